@@ -48,7 +48,6 @@ const (
 	noDataTypes = "bperf does not look for types of data"
 	noSnapshots = "bperf does not record hardware traces"
 	noMetrics   = "it needs the metrics of the CPU's vendor, which bperf does not have"
-	notYet      = "bperf does not have it yet"
 	ownThreads  = "bperf's collector needs no such setting"
 )
 
@@ -130,7 +129,6 @@ var reportPerfOptions = []perfOption{
 	{name: "pretty", does: ignores, takes: needsValue, why: "bperf prints tables"},
 	{name: "samples", does: ignores, takes: needsValue, why: "bperf has no menu of single samples"},
 	{name: "skip-empty", does: ignores, why: "bperf shows only events that have samples"},
-	{name: "total-cycles", does: refuses, why: notYet},
 }
 
 var scriptPerfOptions = []perfOption{

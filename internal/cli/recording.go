@@ -260,7 +260,7 @@ func beginsWith(file io.ReaderAt, magic string) bool {
 
 // ofRecordings are the keys that pprof profiles lack.
 const ofRecordings = profile.Address | profile.Other | profile.IP | profile.Weight | profile.DataSource | profile.DataAddress | profile.PhysAddress |
-	profile.PageSize | profile.Transaction | profile.CgroupID | profile.Branch | profile.Trace
+	profile.PageSize | profile.Transaction | profile.CgroupID | profile.Branch | profile.Trace | profile.Block
 
 func (f *recordingFlags) readPprof(path string, keep profile.Keys) (*profile.Profile, error) {
 	if f.filterFlags != (filterFlags{}) || f.switches != (replay.Switches{}) {

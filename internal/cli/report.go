@@ -67,7 +67,7 @@ type reportFlags struct {
 	topology             bool
 	stats, dump          bool
 	tasks, mmaps         bool
-	threads              bool
+	threads, totalCycles bool
 	branchStack          bool
 
 	report.Options
@@ -174,6 +174,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.tasks, "tasks", false, "print the threads of the recording as a tree")
 	flags.BoolVar(&f.mmaps, "mmaps", false, "print the threads of the recording, each with its memory map")
 	flags.BoolVarP(&f.threads, "threads", "T", false, "also print the counts of threads that ended, if the recording is of record -s")
+	flags.BoolVar(&f.totalCycles, "total-cycles", false, "show the blocks of code between branches by their cycles, if the recording is of record -b")
 	flags.BoolVar(&f.RawTrace, "raw-trace", false, "show the fields of tracepoints without their print formats")
 	addFullPaths(flags, &f.FullPaths)
 	addDump(flags, &f.dump)
@@ -256,6 +257,9 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains, branches bool, tra
 		return nil, badOption(err)
 	}
 	o.SetFields(f.fields)
+	if o.Blocks = f.totalCycles && branches; o.Blocks {
+		o.Sort, o.Fields, o.More = nil, nil, nil
+	}
 	o.Children = callchains && f.children && !o.Branches && !o.Memory
 	o.Slices = f.input.times
 	graph, err := report.ParseCallGraph(f.callGraph)
@@ -316,6 +320,9 @@ func (f *reportFlags) chosen(cmd *cobra.Command, formats []reportFormat) (report
 	}
 	if f.threads && (format.name != "table" || f.base != "") {
 		return format, badCombinationf("--threads is for the format table, without --diff")
+	}
+	if f.totalCycles && (format.name != "table" || f.base != "") {
+		return format, badCombinationf("--total-cycles is for the format table, without --diff")
 	}
 	if format.binary && toStdout(f.output) && onTerminal(cmd.OutOrStdout()) {
 		return format, badCombinationf("--format %s is binary and cannot go to a terminal: name a file with -o", format.name)

@@ -48,6 +48,9 @@ func hardwareRecording(t *testing.T, fields perfdata.SampleType, samples ...perf
 	defer file.Close()
 	event := &perfdata.Event{Name: "cycles", Attr: perfdata.Attr{Flags: perfdata.AttrSampleIDAll | perfdata.AttrMmap | perfdata.AttrComm,
 		SampleType: fields | perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU | perfdata.SamplePeriod}}
+	if fields.Has(perfdata.SampleBranchStack) {
+		event.Attr.BranchSampleType = perfdata.BranchAny
+	}
 	w, err := perfdata.NewWriter(file, perfdata.Options{Events: []*perfdata.Event{event}})
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +60,6 @@ func hardwareRecording(t *testing.T, fields perfdata.SampleType, samples ...perf
 		perfdata.FeatureCPUTopology: perfdata.CPUTopology{Packages: []string{"0-1", "2-3"}, Cores: []string{"0", "1", "2", "3"},
 			CPUs: []perfdata.CPUPlace{{Core: 0, Socket: 0}, {Core: 1, Socket: 0}, {Core: 0, Socket: 1}, {Core: 1, Socket: 1}}}}
 	if fields.Has(perfdata.SampleBranchStack) {
-		event.Attr.BranchSampleType = perfdata.BranchAny
 		features[perfdata.FeatureBranchStack] = perfdata.Flag{}
 	}
 	for id, v := range features {
@@ -150,6 +152,9 @@ var hardwareReports = []hardwareReport{
 	{"branches", branchRecording, []string{"-F", "overhead,sample,symbol_from"}},
 	{"branches", branchRecording, []string{"-F", "overhead,symbol_to,dso_to"}},
 	{"branches", branchRecording, []string{"--percent-limit", "20", "--children"}},
+	{"branches", branchRecording, []string{"--total-cycles"}},
+	{"branches", branchRecording, []string{"--total-cycles", "-s", "dso", "-n"}},
+	{"branches", branchRecording, []string{"--no-branch-stack", "--total-cycles"}},
 	{"branches", branchRecording, []string{"--no-branch-stack"}},
 	{"branches", branchRecording, []string{"--no-branch-stack", "--percent-limit", "50", "-s", "dso_size"}},
 	{"accesses", memoryRecording, nil},
@@ -178,6 +183,7 @@ var hardwareReports = []hardwareReport{
 // randomReports are reports of many samples, whose rows have equal values: perf orders them by their keys.
 var randomReports = []hardwareReport{
 	{"branches", randomBranches, nil},
+	{"branches", randomBranches, []string{"--total-cycles"}},
 	{"branches", randomBranches, []string{"-s", "dso_from,dso_to"}},
 	{"branches", randomBranches, []string{"-F", "overhead,symbol_to,symbol_from"}},
 	{"branches", randomBranches, []string{"-s", "cycles,cpu"}},
@@ -274,6 +280,7 @@ func TestReportModesElsewhere(t *testing.T) {
 		{[]string{"report", "-i", input, "--stats"}, "SAMPLE events:          4\n"},
 		{[]string{"report", "-i", input, "--format", "csv", "-s", "symbol_from"}, "50.00,[k] startup\n"},
 		{[]string{"report", "-i", input, "--diff", input, "-s", "cycles"}, "    50.00%     +0.00%  7\n"},
+		{[]string{"report", "-i", input, "--total-cycles", "-q", "-t", ";"}, "65.12%;28;100.00%;7;[startup+16 -> startup+18];[kernel.kallsyms]\n"},
 		{[]string{"report", "-i", input, "-U", "-n", "-F", "sample,symbol_to"}, "4  [k] helper\n"},
 		{[]string{"report", "-i", input, "--symbol-filter", "start", "-F", "sample,symbol_to"}, "1  [k] startup\n"},
 		{[]string{"diff", "-s", "weight", memoryRecording(t), memoryRecording(t)}, "    61.22%     +0.00%  30\n"},

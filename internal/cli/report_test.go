@@ -288,6 +288,7 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"-w", "x"}, statusBadOption, "--column-widths"},
 		{[]string{"-H", "--format", "csv"}, statusBadCombination, "--hierarchy is for the format table"},
 		{[]string{"-T", "--format", "json"}, statusBadCombination, "--threads is for the format table"},
+		{[]string{"--total-cycles", "--format", "json"}, statusBadCombination, "--total-cycles is for the format table"},
 		{[]string{"-T", "--diff", input}, statusBadCombination, "--threads is for the format table"},
 		{[]string{"-H", "--diff", input}, statusBadCombination, "--hierarchy is for the format table"},
 		{[]string{"--format", "folded", "-e", "nothing"}, statusFailed, "there are no samples of it"},

@@ -18,6 +18,9 @@ type Details struct {
 	Mispredicted, InTX, Abort bool // of a branch
 	Cycles                    uint16
 
+	Previous FrameID // of a branch: the target of the branch before; 0 if that is unknown or no target of all branches
+	Timed    bool    // of a branch: the newest branch of its stack has cycles
+
 	Trace StringID // what a tracepoint recorded, in the form that the report's keys need
 }
 
@@ -40,6 +43,9 @@ func (p *Profile) Detail(d Details) DetailsID {
 	}
 	if !p.keep.Has(Transaction) {
 		d.Transaction = 0
+	}
+	if !p.keep.Has(Block) {
+		d.Previous, d.Timed = 0, false
 	}
 	if !p.keep.Has(Trace) {
 		d.Trace = 0

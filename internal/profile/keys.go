@@ -24,6 +24,7 @@ const (
 	CgroupID         // the cgroup namespace
 	Branch           // the flags of a branch
 	Trace            // what a tracepoint recorded
+	Block            // the branch before a branch
 )
 
 // Has reports whether all of the given keys are in the set.

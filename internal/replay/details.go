@@ -7,10 +7,11 @@ import (
 
 // detailed are the keys of profile.Details.
 const detailed = profile.Weight | profile.DataSource | profile.DataAddress | profile.PhysAddress | profile.PageSize |
-	profile.Transaction | profile.CgroupID | profile.Branch | profile.Trace
+	profile.Transaction | profile.CgroupID | profile.Branch | profile.Trace | profile.Block
 
-// details stores what a sample has besides its labels and its stack. branch is nil for other samples.
-func (p *part) details(item *Item, branch *perfdata.Branch) profile.DetailsID {
+// details stores what a sample has besides its labels and its stack. branches are the branch of the sample and those before it, nil for
+// other samples.
+func (p *part) details(item *Item, branches []perfdata.Branch) profile.DetailsID {
 	keep := p.own.Keys()
 	if keep&detailed == 0 {
 		return 0
@@ -33,9 +34,15 @@ func (p *part) details(item *Item, branch *perfdata.Branch) profile.DetailsID {
 	if item.cgroups != nil {
 		d.CgroupDevice, d.CgroupInode = item.cgroups.Device, item.cgroups.Inode
 	}
-	if branch != nil {
-		f := branch.Flags
+	if len(branches) > 0 {
+		f := branches[0].Flags
 		d.Mispredicted, d.InTX, d.Abort, d.Cycles = f.Mispredicted(), f.InTX(), f.Abort(), f.Cycles()
+	}
+	if keep.Has(profile.Block) && len(branches) > 0 {
+		d.Timed = s.Branches[0].Flags.Cycles() > 0
+		if len(branches) > 1 && item.Event.Attr.BranchSampleType&perfdata.BranchAny != 0 {
+			d.Previous = p.branchEnd(item, branches[1].To)
+		}
 	}
 	p.trace = p.trace[:0]
 	if trace := p.filler.replay.options.Trace; trace != nil && keep.Has(profile.Trace) && s.Fields.Has(perfdata.SampleRaw) {
@@ -73,7 +80,7 @@ func (p *part) addBranches(item *Item, sample profile.Sample) {
 	for i := range branches {
 		b := &branches[i]
 		sample.Source, sample.Leaf = p.branchEnd(item, b.From), p.branchEnd(item, b.To)
-		sample.Details = p.details(item, b)
+		sample.Details = p.details(item, branches[i:])
 		p.own.Add(sample)
 	}
 	p.own.Events[sample.Event].Stacks++

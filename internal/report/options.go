@@ -57,6 +57,7 @@ type Options struct {
 	Widths    []int          // of the columns of the text, in characters; 0 for as wide as needed
 	FullPaths bool           // the keys srcline and srcfile show whole paths
 	NoHeads   bool           // the text shows only rows and call trees
+	Blocks    bool           // of branches, the text shows the blocks between them in place of rows
 	RawTrace  bool           // show the fields of tracepoints without their print formats
 
 	tracepoints *tracepoints // nil if the keys do not include fields: see ReadTracepoints
@@ -253,6 +254,9 @@ func (o *Options) NeededKeys() (profile.Keys, error) {
 	}
 	if len(o.Comms) > 0 {
 		keys |= profile.Comm
+	}
+	if o.Blocks {
+		keys |= profile.Branch | profile.Block | profile.Address | profile.Line
 	}
 	return keys, nil
 }

@@ -43,9 +43,12 @@ func (t *textPrinter) print() error {
 			continue
 		}
 		hasKeys := slices.ContainsFunc(table.columns, func(c *column) bool { return c.key != nil })
-		if t.o.Hierarchy && hasKeys {
+		switch {
+		case t.o.Blocks:
+			t.printBlocks(table)
+		case t.o.Hierarchy && hasKeys:
 			t.printHierarchy(newHierarchy(table))
-		} else {
+		default:
 			t.printTable(table)
 		}
 	}
