@@ -20,10 +20,12 @@ const (
 	Newest = "testing"  // the newest kernel in Debian testing
 )
 
-// GivesUp is a message of perf 7.2 on standard error. perf prints it and stops at a BPF program's record that is too long. The kernel writes
-// such a record if another process loads a program while perf records (docs/kernel-notes.md). Then perf report prints nothing, with exit
-// status 0; perf script ends at the record.
-const GivesUp = "processing failed for event of type: KSYMBOL"
+// GaveUp reports whether perf 7.2 or 6.1, by its messages on standard error, stopped at a BPF program's record that is too long. The kernel
+// writes such a record if another process loads a program while perf records (docs/kernel-notes.md). Then perf report prints nothing, with
+// exit status 0; perf script ends at the record.
+func GaveUp(stderr string) bool {
+	return strings.Contains(stderr, "processing failed for event of type: KSYMBOL") || strings.Contains(stderr, "failed to process type: 17 [Bad address]")
+}
 
 // Path returns the path in the cache of a suite's perf for this machine. The file may not exist.
 func Path(suite string) (string, error) {
