@@ -38,7 +38,8 @@ func threadRecording(t *testing.T) string {
 		pid, tid  int32
 		id, value uint64
 	}{{7, 8, 2, 5}, {7, 8, 1, 1000}, {7, 8, 11, 234}, {1 << 22, 7, 11, 9_876_543_210}, {7, 7, 12, 6}, {7, 7, 1, 0}} {
-		w.Write(0, &perfdata.Read{SampleID: perfdata.SampleID{PID: read.pid, TID: read.tid, Time: uint64(i + 2), ID: read.id}, PID: read.pid, TID: read.tid,
+		id := perfdata.SampleID{PID: read.pid, TID: read.tid, Time: uint64(i + 2), ID: read.id}
+		w.Write(0, &perfdata.Read{SampleID: id, PID: read.pid, TID: read.tid,
 			Readings: perfdata.Readings{Format: perfdata.ReadID, Values: []perfdata.Reading{{Value: read.value, ID: read.id}}}})
 	}
 	if err := w.Close(); err != nil { // reports the errors of all writes
@@ -56,7 +57,8 @@ func TestReportThreads(t *testing.T) {
         7    7       6           0
 `
 	input := threadRecording(t)
-	if got := runHere(t, "report", "-T", "-i", input); got.status != 0 || !strings.HasSuffix(got.stdout, "[.] 0x0000000000001000\n\n"+want) {
+	got := runHere(t, "report", "-T", "-i", input)
+	if got.status != 0 || !strings.HasSuffix(got.stdout, "[.] 0x0000000000001000\n\n"+want) {
 		t.Errorf("%+v", got)
 	}
 	if got := runHere(t, "report", "-T", "-q", "-i", filepath.Join(recordings, "callchain.data")); !strings.HasSuffix(got.stdout, "\n\n# PID  TID\n") {
@@ -94,7 +96,8 @@ func TestThreadCountsLimit(t *testing.T) {
 	c := newThreadCounts(nil)
 	c.most = 4
 	for i, e := range []int{0, 0, 0, 1, 0, 0, 1} { // three threads of one event leave no room for a second one
-		c.add(&perfdata.Record{Event: events[e], Value: &perfdata.Read{TID: int32(i), Readings: perfdata.Readings{Values: []perfdata.Reading{{Value: 3}}}}})
+		readings := perfdata.Readings{Values: []perfdata.Reading{{Value: 3}}}
+		c.add(&perfdata.Record{Event: events[e], Value: &perfdata.Read{TID: int32(i), Readings: readings}})
 	}
 	var notes, table strings.Builder
 	c.note(&notes)
