@@ -2,6 +2,8 @@
 // those of the kernel's tools/perf/pmu-events; docs/dependencies.md says where they come from.
 package vendor
 
+//go:generate go run ../../../test/upstream/vendorevents
+
 import (
 	"cmp"
 	"iter"
@@ -44,17 +46,31 @@ type Metric struct {
 
 // Table has the events and metrics of a CPU model. The methods of a nil Table find nothing. It does not change after New.
 type Table struct {
+	model   string
 	events  []Event  // by PMU, then by name
 	metrics []Metric // by name, then by PMU
 }
 
 // New returns a table of these events and metrics. It sorts them.
 func New(events []Event, metrics []Metric) *Table {
-	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Or(strings.Compare(a.PMU, b.PMU), strings.Compare(a.Name, b.Name)) })
-	slices.SortStableFunc(metrics, func(a, b Metric) int {
+	t := &Table{events: events, metrics: metrics}
+	t.sort()
+	return t
+}
+
+func (t *Table) sort() {
+	slices.SortStableFunc(t.events, func(a, b Event) int { return cmp.Or(strings.Compare(a.PMU, b.PMU), strings.Compare(a.Name, b.Name)) })
+	slices.SortStableFunc(t.metrics, func(a, b Metric) int {
 		return cmp.Or(strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)), strings.Compare(a.PMU, b.PMU))
 	})
-	return &Table{events, metrics}
+}
+
+// Model returns the name of the CPU model, such as "skylakex". It is empty if the table has only what does not depend on the model.
+func (t *Table) Model() string {
+	if t == nil {
+		return ""
+	}
+	return t.model
 }
 
 // Event returns the event of a PMU, which is named as in Event.PMU. Case does not matter.
