@@ -7,6 +7,8 @@ import (
 	"strings"
 )
 
+const independentSources = 3 // what source_count returns
+
 // independent evaluates an expression by another method than the parser: it splits the list of tokens at the operator that binds most
 // loosely, and evaluates both parts in the same way. It shares no code with the package.
 type independent struct {
@@ -93,7 +95,7 @@ func (ind *independent) call(function string, args []string) float64 {
 	case "strcmp_cpuid_str":
 		return asNumber(ind.facts.IsCPU(name))
 	case "source_count":
-		return 3
+		return independentSources
 	}
 	comma := find(args, false, ",")
 	a, b := ind.eval(args[:comma]), ind.eval(args[comma+1:])
