@@ -4,15 +4,42 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/bperf/bperf/internal/event/vendor"
 )
 
-// applyAlias applies the text of an event file and the files that describe its value. If a term of the text has the
-// value "?", the user must give its value.
-func (p *parser) applyAlias(e *Event, u *pmu, alias param, text string, own []param) error {
-	broken := func(err error) error {
-		return p.fail(alias.pos, "event %s of %s cannot be used, its file says %q: %w", alias.key, u.name, text, err)
+// source is what defines an event of a PMU: its file in sysfs, or the vendor's table.
+type source struct {
+	terms  string
+	vendor *vendor.Event // nil for a file
+}
+
+// source finds what defines the event that a is the name of. An event file hides the vendor's event of the same name. The vendor's table is not
+// touched for terms.
+func (p *pmu) source(a param) (s source, ok bool, err error) {
+	if s.terms, ok, err = p.alias(a.key); ok || err != nil || a.hasValue {
+		return s, ok, err
 	}
-	for _, part := range strings.Split(text, ",") {
+	if _, is, err := p.format(a.key); is || err != nil {
+		return s, false, nil
+	}
+	e, ok := p.vendorEvent(a.key)
+	if !ok {
+		return s, false, nil
+	}
+	return source{e.Terms, &e}, true, nil
+}
+
+// applyAlias applies what defines an event, and describes its value. If a term of it has the value "?", the user must give its value.
+func (p *parser) applyAlias(e *Event, u *pmu, alias param, of source, own []param) error {
+	broken := func(err error) error {
+		whose := "its file says"
+		if of.vendor != nil {
+			whose = "its vendor says"
+		}
+		return p.fail(alias.pos, "event %s of %s cannot be used, %s %q: %w", alias.key, u.name, whose, of.terms, err)
+	}
+	for _, part := range strings.Split(of.terms, ",") {
 		key, value, hasValue := strings.Cut(part, "=")
 		if value == "?" {
 			if !slices.ContainsFunc(own, func(a param) bool { return a.key == key }) {
@@ -42,11 +69,18 @@ func (p *parser) applyAlias(e *Event, u *pmu, alias param, text string, own []pa
 		}
 		f.set(&e.Attr, n)
 	}
+	if v := of.vendor; v != nil {
+		e.Scale, e.Unit, e.PerPkg = v.Scale, v.Unit, v.PerPkg
+		if e.Attr.SamplePeriod == 0 {
+			e.Attr.SamplePeriod = v.Period
+		}
+		return nil
+	}
 	return p.wrap(alias.pos, u.describe(e, alias.key))
 }
 
 // withAlias returns the PMUs that have an event of this name: the core PMUs if any of them has it, else all
-// others.
+// others. Events in sysfs hide those of the vendor.
 func (m *Machine) withAlias(name string) []*pmu {
 	var found []*pmu
 	for _, u := range m.corePMUs() {
@@ -65,7 +99,10 @@ func (m *Machine) withAlias(name string) []*pmu {
 			found = append(found, u)
 		}
 	}
-	return found
+	if len(found) > 0 {
+		return found
+	}
+	return m.withVendorEvent(name)
 }
 
 // bareAlias finds the events of a PMU event's name without a PMU.

@@ -29,12 +29,17 @@ func (m *Machine) allCandidates() []candidate {
 	for _, c := range cacheEvents() {
 		all = append(all, candidate{c.name(), c.name()})
 	}
+	boxes := map[string]bool{}
 	for _, name := range m.pmuNames() {
 		u, err := m.pmu(name)
 		if err != nil {
 			continue
 		}
 		all = append(all, candidates(u.aliases())...)
+		if box := boxName(name); !boxes[box] {
+			boxes[box] = true
+			all = append(all, u.vendorCandidates()...)
+		}
 		all = append(all, candidate{name, name + "/"})
 	}
 	names, err := m.Tracepoints()

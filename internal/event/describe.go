@@ -14,7 +14,7 @@ const (
 	Cache           // of the CPU
 	Software        // counted by the kernel
 	ToolEvent       // measured by bperf itself
-	PMUEvent        // described by the kernel in sysfs
+	PMUEvent        // described by the kernel in sysfs, or by the vendor of the CPU
 	Raw             // by its number in the CPU's manual
 	Breakpoint      // accesses to an address
 	Tracepoint
@@ -58,7 +58,7 @@ func (m *Machine) Describe() []Description {
 	return all
 }
 
-// describePMUs returns the events in sysfs. Boxes of one kind share one description.
+// describePMUs returns the events in sysfs and those of the vendor, except deprecated ones. Boxes of one kind share one description.
 func (m *Machine) describePMUs() []Description {
 	var all []Description
 	seen := map[string]bool{}
@@ -79,6 +79,14 @@ func (m *Machine) describePMUs() []Description {
 			// An invalid scale is an error only when the event is used.
 			scale, unit, _ := u.aliasUnit(alias)
 			all = append(all, Description{Name: full, Kind: PMUEvent, PMU: name, Scale: scale, Unit: unit})
+		}
+		for e := range u.vendorEvents() {
+			full := name + "/" + e.Name + "/"
+			if e.Deprecated || seen[full] {
+				continue
+			}
+			seen[full] = true
+			all = append(all, Description{Name: full, Kind: PMUEvent, PMU: name, Scale: e.Scale, Unit: e.Unit})
 		}
 	}
 	return all

@@ -7,6 +7,7 @@ import (
 	"path"
 	"sync"
 
+	"github.com/bperf/bperf/internal/event/vendor"
 	"github.com/bperf/bperf/internal/procfs"
 )
 
@@ -19,7 +20,14 @@ type Machine struct {
 	pmus map[string]*pmu // by sysfs name, those loaded so far
 	core []*pmu          // nil until corePMUs loads them
 	only string          // the core PMU that events without a PMU count on; empty for all
+
+	cpuid  func(cpu int) string     // as vendor.ForCPU takes it; nil if no CPU is known
+	models map[string]*vendor.Table // by what cpuid returns, those decoded so far
+	tables map[int]*vendor.Table    // by CPU
 }
+
+// OfCPU sets the CPU whose vendor's events the machine has, as vendor.ForCPU takes it. A machine of NewMachine has none before.
+func (m *Machine) OfCPU(cpuid string) { m.cpuid = func(int) string { return cpuid } }
 
 // NewMachine returns a machine with these roots of /sys/bus/event_source/devices and of tracefs.
 // A nil root means that the file system is not available.
@@ -29,11 +37,14 @@ func NewMachine(devices, tracing fs.FS) *Machine {
 
 // Host returns the machine that bperf runs on.
 func Host() *Machine {
-	return newMachine(os.DirFS("/sys/bus/event_source/devices"), sync.OnceValue(func() fs.FS { return os.DirFS(procfs.Tracefs()) }))
+	m := newMachine(os.DirFS("/sys/bus/event_source/devices"), sync.OnceValue(func() fs.FS { return os.DirFS(procfs.Tracefs()) }))
+	m.cpuid = hostCPU
+	return m
 }
 
 func newMachine(devices fs.FS, tracing func() fs.FS) *Machine {
-	return &Machine{devices: devices, tracing: tracing, pmus: map[string]*pmu{}}
+	return &Machine{devices: devices, tracing: tracing,
+		pmus: map[string]*pmu{}, models: map[string]*vendor.Table{}, tables: map[int]*vendor.Table{}}
 }
 
 // maxFile is the maximum number of bytes that readFile reads. The kernel returns at most a page.

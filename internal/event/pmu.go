@@ -22,6 +22,8 @@ type pmu struct {
 	core   bool  // counts for the CPUs of one kind, and for tasks on them
 	uncore bool  // counts for packages, nodes …, on one CPU of each
 	cpus   []int // nil for all
+
+	tables vendorTables
 }
 
 // errNoPMU means that there is no PMU of that name.
@@ -36,6 +38,7 @@ func (m *Machine) pmu(name string) (*pmu, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.tables = m.vendorTable
 	m.pmus[name] = p
 	return p, nil
 }
@@ -222,7 +225,7 @@ func (p *pmu) aliasUnit(name string) (scale float64, unit string, err error) {
 	return scale, unit, nil
 }
 
-// describe sets e's fields from the event's .scale, .unit, .snapshot and .per-pkg files.
+// describe sets e's fields from an event file's .scale, .unit, .snapshot and .per-pkg files.
 func (p *pmu) describe(e *Event, alias string) (err error) {
 	file := path.Join(p.name, "events") + "/" + alias
 	e.Scale, e.Unit, err = p.aliasUnit(alias)

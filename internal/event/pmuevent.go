@@ -101,7 +101,7 @@ func (p *parser) wrap(pos int, err error) error {
 func (p *parser) applyParams(e *Event, u *pmu, params []param) error {
 	var own []param
 	var alias param
-	var text string
+	var found source
 	for _, a := range params {
 		if i := slices.Index(configNames, a.key); i >= 0 {
 			n, err := p.number(a)
@@ -111,7 +111,7 @@ func (p *parser) applyParams(e *Event, u *pmu, params []param) error {
 			*configField(&e.Attr, i) = n
 			continue
 		}
-		found, has, err := u.alias(a.key)
+		of, has, err := u.source(a)
 		switch {
 		case err != nil:
 			return p.fail(a.pos, "%w", err)
@@ -122,11 +122,11 @@ func (p *parser) applyParams(e *Event, u *pmu, params []param) error {
 		case alias.key != "":
 			return p.fail(a.pos, "%s and %s are two events of %s", alias.key, a.key, u.name)
 		default:
-			alias, text = a, found
+			alias, found = a, of
 		}
 	}
 	if alias.key != "" {
-		if err := p.applyAlias(e, u, alias, text, own); err != nil {
+		if err := p.applyAlias(e, u, alias, found, own); err != nil {
 			return err
 		}
 	}
@@ -170,6 +170,7 @@ func (p *parser) unknownParam(u *pmu, a param) error {
 	all := candidates(terms)
 	if !a.hasValue {
 		all = append(all, candidates(u.aliases())...)
+		all = append(all, u.vendorCandidates()...)
 	}
 	if _, ok := genericNamed(u, a.key); ok && !a.hasValue {
 		return p.fail(a.pos, "%s is a generic event: no other terms of %s can be with it", a.key, u.name)

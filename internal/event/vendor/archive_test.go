@@ -83,6 +83,17 @@ func TestFits(t *testing.T) {
 	}
 }
 
+func TestID(t *testing.T) {
+	for id, want := range map[string]string{
+		"GenuineIntel,6,142,10": "GenuineIntel-6-8E-A", "AuthenticAMD,25,97,2": "AuthenticAMD-25-61-2", "0x410fd0c0": "0x410fd0c0", "": "",
+		"A,1,x,2": "A,1,x,2",
+	} {
+		if got := ID(id); got != want {
+			t.Errorf("%q: got %q, want %q", id, got, want)
+		}
+	}
+}
+
 // Each model in the program can be decoded, has events, and its names are unique.
 func TestEmbedded(t *testing.T) {
 	a, err := opened()

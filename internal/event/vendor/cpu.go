@@ -23,6 +23,22 @@ func ForCPU(cpuid string) (*Table, error) {
 	return t, nil
 }
 
+// ID returns the name of a CPU for ForCPU, from what procfs.CPUInfo.ID returns.
+func ID(id string) string {
+	parts := strings.Split(id, ",")
+	if len(parts) != 4 {
+		return id
+	}
+	for i, part := range parts[2:] {
+		n, err := strconv.ParseUint(part, 10, 32)
+		if err != nil {
+			return id
+		}
+		parts[2+i] = strings.ToUpper(strconv.FormatUint(n, 16))
+	}
+	return strings.Join(parts, "-")
+}
+
 var opened = sync.OnceValues(func() (*archive, error) { return openArchive(embedded) })
 
 // fits reports whether a CPU matches a pattern of mapfile.csv.

@@ -2,7 +2,6 @@
 package host
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"path"
@@ -39,9 +38,9 @@ func System(root fs.FS) Features {
 // leaves out what it cannot read.
 func Machine(root fs.FS) Features {
 	m, f := machineReader{root}, System(root)
-	info := m.cpuInfo()
-	f.text(perfdata.FeatureCPUDesc, info.description())
-	f.text(perfdata.FeatureCPUID, m.cpuID(info))
+	info := procfs.ReadCPUInfo(procfs.Proc(root))
+	f.text(perfdata.FeatureCPUDesc, description(info))
+	f.text(perfdata.FeatureCPUID, info.ID(procfs.Sys(root), 0))
 	online, available := m.cpus("online"), m.cpus("present")
 	if len(available) > 0 {
 		f[perfdata.FeatureNRCPUs] = perfdata.NRCPUs{Available: uint32(len(available)), Online: uint32(len(online))}
@@ -97,41 +96,14 @@ func (m machineReader) cpus(which string) []int {
 	return list
 }
 
-// cpuInfo has the fields of /proc/cpuinfo of the first CPU.
-type cpuInfo map[string]string
-
-func (m machineReader) cpuInfo() cpuInfo {
-	text, _ := fs.ReadFile(m.root, "proc/cpuinfo") // empty if it cannot be read
-	info := cpuInfo{}
-	for line := range bytes.Lines(text) {
-		key, value, ok := strings.Cut(string(line), ":")
-		if !ok {
-			if len(info) > 0 {
-				break
-			}
-			continue
-		}
-		info[strings.TrimSpace(key)] = strings.TrimSpace(value)
-	}
-	return info
-}
-
 // description returns the CPU's model name with single spaces. Architectures differ in the field that has it.
-func (c cpuInfo) description() string {
+func description(c procfs.CPUInfo) string {
 	for _, key := range []string{"model name", "Processor"} {
 		if c[key] != "" {
 			return strings.Join(strings.Fields(c[key]), " ")
 		}
 	}
 	return ""
-}
-
-// cpuID returns vendor, family, model and stepping on x86, and MIDR_EL1 on arm64 (Documentation/arch/arm64/cpu-feature-registers.rst).
-func (m machineReader) cpuID(c cpuInfo) string {
-	if c["vendor_id"] != "" {
-		return strings.Join([]string{c["vendor_id"], c["cpu family"], c["model"], c["stepping"]}, ",")
-	}
-	return m.text("sys/devices/system/cpu/cpu0/regs/identification/midr_el1")
 }
 
 // topology returns which CPUs share a package, a die and a core (https://docs.kernel.org/admin-guide/cputopology.html). The kernel
