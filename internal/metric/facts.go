@@ -96,20 +96,16 @@ func slots(sys fs.FS) (float64, bool) {
 }
 
 // nominal matches the frequency in the name of a model of Intel's. The TSC runs at that frequency.
-var nominal = regexp.MustCompile(`(?m)^model name\s*:.*@ ([0-9]+(?:\.[0-9]+)?)([MG])Hz`)
+var nominal = regexp.MustCompile(`@ ([0-9]+(?:\.[0-9]+)?)([MG])Hz`)
 
 // tscFrequency returns the frequency of an x86 CPU's TSC in Hz.
 func tscFrequency(proc fs.FS) (float64, bool) {
-	text, err := fs.ReadFile(proc, "cpuinfo")
-	if err != nil {
-		return 0, false
-	}
-	match := nominal.FindSubmatch(text)
+	match := nominal.FindStringSubmatch(procfs.ReadCPUInfo(proc)["model name"])
 	if match == nil {
 		return 0, false
 	}
-	v, err := strconv.ParseFloat(string(match[1]), 64)
-	unit := map[string]float64{"M": 1e6, "G": 1e9}[string(match[2])]
+	v, err := strconv.ParseFloat(match[1], 64)
+	unit := map[string]float64{"M": 1e6, "G": 1e9}[match[2]]
 	return v * unit, err == nil
 }
 

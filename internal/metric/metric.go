@@ -120,9 +120,14 @@ func (c *Catalog) prepare(of *vendor.Metric, threshold bool) (*Metric, error) {
 		}
 		events.collect(m.threshold)
 	}
-	m.events = events.events
+	if m.events = events.events; m.events == nil {
+		m.events = []string{constantEvent}
+	}
 	return m, nil
 }
+
+// constantEvent is the event beside which a metric stands that needs none on this machine, as in perf.
+const constantEvent = "duration_time"
 
 // expression returns the expression of a metric with its references.
 func (c *Catalog) expression(of *vendor.Metric) (*Expr, error) {
