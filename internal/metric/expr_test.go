@@ -166,7 +166,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that no expression crashes the parser, and that simplifying an expression keeps its value, if it has one, and adds no events.
+// FuzzParse checks that no expression crashes the parser, and that simplifying an expression keeps its value, if it has one, and adds no
+// events.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"A if #smt_on else B", "cpu@A\\,cmask\\=1@ / 1e-9", "max(0, -d_ratio(A, B)) ^ 3 % 2", "has_event(A) & A > 2 | NaN"} {
 		f.Add(s)

@@ -1,4 +1,5 @@
-// Package metric computes the metrics that the makers of CPUs define in perf's expression language. It parses expressions, chooses which events
+// Package metric computes the metrics that the makers of CPUs define in perf's expression language. It parses expressions, chooses which
+// events
 // to count together, and computes values and thresholds from counts. It opens no events.
 package metric
 
@@ -281,7 +282,8 @@ func (o *Options) groups(m *vendor.Metric, name string) bool {
 	return !slices.ContainsFunc(m.NoGroup, func(g string) bool { return strings.EqualFold(g, name) })
 }
 
-// share puts the events of the metrics into sets. As in perf, metrics without a group share one set, and a metric whose events are all in the
+// share puts the events of the metrics into sets. As in perf, metrics without a group share one set, and a metric whose events are all in
+// the
 // set of a larger metric uses that.
 func (s *Selection) share(grouped []bool, noMerge bool) {
 	s.Of = make([]int, len(s.Metrics))

@@ -33,7 +33,8 @@ func NewVendorMetrics(f *metric.Facts) *VendorMetrics {
 // Add parses the events that a selection of metrics needs. parse is the parser of the session's events. It numbers their terms from first.
 // Add returns the events, whose terms follow one another.
 //
-// The events of a set are a weak group for each PMU, because a group counts on one PMU. Software and tool events always run, so they are in no
+// The events of a set are a weak group for each PMU, because a group counts on one PMU. Software and tool events always run, so they are
+// in no
 // group.
 func (v *VendorMetrics) Add(s *metric.Selection, first int, parse func(string) (event.List, error)) (event.List, error) {
 	a := arranger{parse: parse, term: first, tools: make(map[string]int)}
@@ -135,7 +136,8 @@ func (a *arranger) add(names []string, terms map[string]int) error {
 	return nil
 }
 
-// slotsEvents are the names of the event that counts with the topdown events of an Intel CPU: the kernel accepts those only in a group that it
+// slotsEvents are the names of the event that counts with the topdown events of an Intel CPU: the kernel accepts those only in a group
+// that it
 // leads (tools/perf/Documentation/topdown.txt).
 var slotsEvents = []string{"slots", "topdown.slots"}
 
@@ -147,7 +149,8 @@ func bare(name string) (pmu, event string) {
 	return "", name
 }
 
-// isTopdown reports whether an event must be counted with slots, or is slots. On cores without the event slots, topdown events are ordinary.
+// isTopdown reports whether an event must be counted with slots, or is slots. On cores without the event slots, topdown events are
+// ordinary.
 func (a *arranger) isTopdown(name string) bool {
 	pmu, event := bare(strings.ToLower(name))
 	if !strings.HasPrefix(event, "topdown-") && !slices.Contains(slotsEvents, event) {
@@ -191,7 +194,8 @@ func (a *arranger) slotsFirst(names []string) []string {
 // scope is a place and a cgroup or BPF program, whose rows belong together.
 type scope struct{ place, group string }
 
-// compute adds the metrics to the rows. Each is computed for every place and cgroup, and stands in the first row of its events. elapsed is the
+// compute adds the metrics to the rows. Each is computed for every place and cgroup, and stands in the first row of its events. elapsed is
+// the
 // time in which the rows were counted. A metric that cannot be computed is left out.
 func (v *VendorMetrics) compute(rows []Row, elapsed time.Duration) {
 	if v == nil {
