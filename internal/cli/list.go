@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/event/vendor"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/stat"
 	"github.com/bperf/bperf/perfdata"
@@ -28,9 +29,9 @@ func newListCommand() *cobra.Command {
 		Short: "List the events that can be counted",
 		Long: `List the events that can be counted on this machine.
 
-KIND is hw, sw, cache, tool, pmu, raw, breakpoint, tracepoint or metric. Anything else is a pattern for names of events,
-such as 'sched:*', or a part of a name. Without arguments it lists all events. Metrics are those of stat -M.
-perf's kinds sdt and metricgroup are empty.
+KIND is hw, sw, cache, tool, pmu, raw, breakpoint, tracepoint, metric or metricgroup. Anything else is a pattern for names of
+events, such as 'sched:*', or a part of a name. Without arguments it lists all events. Metrics and groups of metrics are those of
+stat -M. perf's kind sdt is empty.
 
 bperf opens each hardware, cache or software event to find out whether the machine has it.`,
 		Example: `  bperf list hw cache
@@ -75,6 +76,7 @@ type lister struct {
 type listed struct {
 	event.Description
 	available bool
+	metric    *vendor.Metric // a metric of the CPU's vendor, or nil
 }
 
 func (l *lister) run(args []string) error {
@@ -88,8 +90,8 @@ func (l *lister) run(args []string) error {
 		fmt.Fprintf(l.err, "Warning: tracepoints are not listed: %v\n", err)
 	}
 	events = append(events, tracepoints...)
-	if slices.ContainsFunc(selectors, func(s selector) bool { return s.kind == metricKind }) {
-		events = append(events, namedMetrics()...)
+	if slices.ContainsFunc(selectors, func(s selector) bool { return s.kind == metricKind || s.kind == metricGroupKind }) {
+		events = append(events, l.metrics()...)
 	}
 
 	var chosen []listed
@@ -128,7 +130,7 @@ func (l *lister) unmatched(arg string) error {
 func (l *lister) describe() []listed {
 	var events []listed
 	for _, d := range l.machine.Describe() {
-		if e := (listed{d, l.available(d)}); e.available || l.all {
+		if e := (listed{Description: d, available: l.available(d)}); e.available || l.all {
 			events = append(events, e)
 		}
 	}
@@ -173,16 +175,30 @@ func (l *lister) tracepoints(selectors []selector) ([]listed, error) {
 	var events []listed
 	for _, name := range names {
 		d := event.Description{Name: name, Kind: event.Tracepoint, PMU: "tracepoint", Scale: 1}
-		events = append(events, listed{d, true})
+		events = append(events, listed{Description: d, available: true})
 	}
 	return events, err
 }
 
-// namedMetrics returns the metrics of stat -M. They are listed only on request, because they are no events.
-func namedMetrics() []listed {
+// metrics returns the metrics of stat -M, and the groups of them. They are listed only on request, because they are no events.
+func (l *lister) metrics() []listed {
 	var all []listed
+	add := func(kind event.Kind, name, text string, m *vendor.Metric) {
+		all = append(all, listed{event.Description{Name: name, Kind: kind, Text: text, Scale: 1}, true, m})
+	}
 	for _, m := range stat.Metrics() {
-		all = append(all, listed{event.Description{Name: m.Name, Kind: metricKind, Text: m.Description, Scale: 1}, true})
+		add(metricKind, m.Name, m.Description, nil)
+	}
+	var groups []string
+	for _, m := range l.machine.VendorMetrics() {
+		if !stat.HasMetric(m.Name) {
+			add(metricKind, m.Name, "", &m)
+		}
+		groups = append(groups, m.Groups...)
+	}
+	slices.Sort(groups)
+	for _, g := range slices.Compact(groups) {
+		add(metricGroupKind, g, "", nil)
 	}
 	return all
 }
@@ -195,12 +211,14 @@ var kindWords = map[string]event.Kind{
 	"tool": event.ToolEvent, "pmu": event.PMUEvent, "raw": event.Raw,
 	"breakpoint": event.Breakpoint, "tracepoint": event.Tracepoint,
 	"metric": metricKind, "metrics": metricKind,
-	"sdt": noKind, "metricgroup": noKind, "metricgroups": noKind,
+	"metricgroup": metricGroupKind, "metricgroups": metricGroupKind,
+	"sdt": noKind,
 }
 
-// These kinds are no events: metrics of stat -M, and perf's kinds of which bperf has none.
+// These kinds are no events: metrics of stat -M and groups of them, and perf's kind of which bperf has none.
 const (
 	metricKind event.Kind = -1 - iota
+	metricGroupKind
 	noKind
 )
 
@@ -247,6 +265,7 @@ var kindTitles = map[event.Kind]string{
 	event.Hardware: "Hardware event", event.Cache: "Hardware cache event", event.Software: "Software event",
 	event.ToolEvent: "Tool event", event.PMUEvent: "Kernel PMU event", event.Raw: "Raw hardware event descriptor",
 	event.Breakpoint: "Hardware breakpoint", event.Tracepoint: "Tracepoint event", metricKind: "Metric",
+	metricGroupKind: "Metric group",
 }
 
 func (l *lister) print(events []listed) error {
@@ -284,9 +303,12 @@ func (l *lister) print(events []listed) error {
 	return err
 }
 
-// encoding returns a line with the PMU and the config of an event. It is empty for events that no PMU counts, and for forms of events.
+// encoding returns a line with the PMU and the config of an event, or the expression of a metric of the CPU's vendor. It is empty for events that no PMU counts, and for forms of events.
 func (l *lister) encoding(e listed) string {
-	if e.Syntax || e.Kind == event.ToolEvent || e.Kind == metricKind {
+	switch {
+	case e.metric != nil:
+		return "        " + e.metric.Expr + "\n"
+	case e.Syntax, e.Kind == event.ToolEvent, e.Kind == metricKind, e.Kind == metricGroupKind:
 		return ""
 	}
 	list, err := l.machine.Parse(e.Name)
@@ -324,7 +346,10 @@ func (e listed) sentence() string {
 type listedJSON struct {
 	Unit             string `json:"Unit,omitempty"` // the PMU: perf names the key Unit
 	EventName        string `json:"EventName,omitempty"`
+	MetricGroup      string `json:"MetricGroup,omitempty"`
 	MetricName       string `json:"MetricName,omitempty"`
+	MetricExpr       string `json:"MetricExpr,omitempty"`
+	MetricThreshold  string `json:"MetricThreshold,omitempty"`
 	EventAlias       string `json:"EventAlias,omitempty"`
 	EventType        string `json:"EventType"`
 	BriefDescription string `json:"BriefDescription,omitempty"`
@@ -339,8 +364,15 @@ func (l *lister) printJSON(events []listed) error {
 			Unit: e.PMU, EventName: e.Name, EventAlias: strings.Join(e.Aliases, ","), EventType: kindTitles[e.Kind],
 			BriefDescription: e.Text,
 		}
-		if e.Kind == metricKind {
+		switch e.Kind {
+		case metricKind:
 			array[i].EventName, array[i].MetricName = "", e.Name
+		case metricGroupKind:
+			array[i].EventName, array[i].MetricGroup = "", e.Name
+		}
+		if m := e.metric; m != nil {
+			array[i].MetricGroup, array[i].MetricExpr, array[i].MetricThreshold = strings.Join(m.Groups, ";"), m.Expr, m.Threshold
+			array[i].ScaleUnit = m.ScaleUnit
 		}
 		if e.Scale != 1 || e.Unit != "" {
 			array[i].ScaleUnit = strconv.FormatFloat(e.Scale, 'g', -1, 64) + e.Unit

@@ -47,7 +47,6 @@ const (
 	noBlocks    = "bperf does not look at the blocks between branches"
 	noDataTypes = "bperf does not look for types of data"
 	noSnapshots = "bperf does not record hardware traces"
-	noMetrics   = "it needs the metrics of the CPU's vendor, which bperf does not have"
 	ownThreads  = "bperf's collector needs no such setting"
 )
 
@@ -59,10 +58,6 @@ var statPerfOptions = []perfOption{
 	{name: "pmu-filter", does: refuses, takes: needsValue, why: "name the PMU in the event: PMU/EVENT/"},
 	{name: "affinity", does: ignores, why: "bperf moves to another CPU only where that saves time"},
 	{name: "iostat", does: refuses, takes: optionalValue, why: "it needs the events of Intel's I/O stacks by name"},
-	{name: "metric-no-threshold", does: ignores, why: "bperf has no thresholds of metrics"},
-	{name: "td-level", does: refuses, takes: needsValue, why: noMetrics},
-	{name: "topdown", does: refuses, why: noMetrics},
-	{name: "transaction", letter: "T", does: refuses, why: noMetrics},
 }
 
 var recordPerfOptions = []perfOption{

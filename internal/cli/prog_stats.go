@@ -120,13 +120,13 @@ func writeStatsJSON(b *bytes.Buffer, o *bpfprog.Observation, _ bool) {
 	}
 }
 
-// metric is a counter of OpenMetrics (https://prometheus.io/docs/specs/om/open_metrics_spec/).
-type metric struct {
+// statsMetric is a counter of OpenMetrics (https://prometheus.io/docs/specs/om/open_metrics_spec/).
+type statsMetric struct {
 	name, unit, help string
 	value            func(bpfprog.Stats) string
 }
 
-var metrics = []metric{
+var metrics = []statsMetric{
 	{"bperf_prog_runs", "", "Runs of a BPF program since it was loaded, as far as they were counted.",
 		func(s bpfprog.Stats) string { return decimal(s.Runs) }},
 	{"bperf_prog_run_time_seconds", "seconds", "Time that these runs took.",

@@ -18,6 +18,7 @@ import (
 	"github.com/bperf/bperf/internal/config"
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/count/shared/upstream"
+	"github.com/bperf/bperf/internal/metric"
 	"github.com/bperf/bperf/internal/stat"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -28,7 +29,10 @@ type statOptions struct {
 
 	forEachCgroup string
 	cpuType       string
-	metrics       stat.MetricOptions
+	metrics       metric.Options
+	topdown       bool
+	topdownLevel  int
+	transaction   bool
 	bpfCounters   bool
 	programs      string
 	inPrograms    bool // -b is given
@@ -99,6 +103,9 @@ func (o *statOptions) addFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to count, comma-separated; see bperf list")
 	f.VarP(eventFlag{&o.events, argMetrics}, "metrics", "M", "metrics to compute, comma-separated")
+	f.BoolVar(&o.topdown, "topdown", false, "compute where the CPU's pipeline loses cycles: the metrics of the group TopdownL1, as columns")
+	f.IntVar(&o.topdownLevel, "td-level", 1, "with --topdown, compute the metrics of the group TopdownL`N`")
+	f.BoolVarP(&o.transaction, "transaction", "T", false, "compute metrics of hardware transactions")
 	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
 	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the tracepoint before it")
 	f.CountVarP(&o.detailed, "detailed", "d", "more events: caches, with -dd TLBs, with -ddd prefetches")
@@ -134,6 +141,7 @@ func (o *statOptions) addFlags(f *pflag.FlagSet) {
 
 	o.addPlaces(f)
 	f.BoolVar(&o.metrics.NoGroup, "metric-no-group", false, "count the events of a metric of -M one by one, not as a group")
+	f.BoolVar(&o.metrics.NoThreshold, "metric-no-threshold", false, "do not count events that only the thresholds of metrics need")
 	f.BoolVar(&o.metrics.NoMerge, "metric-no-merge", false, "count the events of each metric of -M separately, even if two metrics need the same")
 
 	o.addOutput(f)
@@ -257,6 +265,9 @@ func exitAs(ended os.Signal, status target.Status, command bool) error {
 func (o *statOptions) check(given func(string) bool, args []string) error {
 	inPrograms := given("bpf-prog")
 	o.inPrograms = inPrograms
+	if o.topdown && !given("metric-only") {
+		o.metricOnly = true // as in perf
+	}
 	taskTarget := o.ofTasks()
 	perCPU := o.noAggr || o.perCore || o.perCluster || o.perCache != "" || o.perDie || o.perSocket || o.perNode
 	cgroups := o.forEachCgroup != "" || o.has(argCgroups)
@@ -292,7 +303,7 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		bad(o.histogram && !inPrograms, "--histogram shows the counts of single runs of BPF programs: it needs -b"),
 		bad(o.histogram && given("field-separator"), "--histogram cannot be printed as CSV: use -j"),
 		bad(o.sumPrograms && !inPrograms, "--sum adds up the BPF programs of -b: add -b"),
-		bad(o.null && len(o.events) > 0, "-n counts nothing: it cannot be combined with -e and -M"),
+		bad(o.null && (len(o.events) > 0 || o.topdown || o.transaction), "-n counts nothing: it cannot be combined with -e, -M, --topdown and -T"),
 	)
 }
 
@@ -360,7 +371,7 @@ func (o *statOptions) config(args []string, note func(string)) (*stat.Config, er
 		}
 		return nil, badOption(err)
 	}
-	return cfg, o.chooseEvents(cfg, conf)
+	return cfg, o.chooseEvents(cfg, conf, note)
 }
 
 // sharedWhere returns where sessions of bperf and upstream perf find shared counters.

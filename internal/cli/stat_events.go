@@ -9,6 +9,7 @@ import (
 
 	"github.com/bperf/bperf/internal/config"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/metric"
 	"github.com/bperf/bperf/internal/stat"
 )
 
@@ -61,8 +62,10 @@ func (f excludeFlag) Set(value string) error {
 }
 
 // chooseEvents sets the events, and with -G their cgroups.
-func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config) error {
-	c := chosenEvents{machine: event.Host(), metrics: o.metrics}
+func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config, note func(string)) error {
+	c := chosenEvents{machine: event.Host()}
+	c.metrics = metricChooser{machine: c.machine, options: o.metrics, note: note,
+		session: metric.Session{System: cfg.Target.System, CPUs: cfg.Target.CPUs}}
 	if o.cpuType != "" {
 		if err := c.machine.OnlyCore(o.cpuType); err != nil {
 			return badOptionf("--cputype: %w", err)
@@ -73,6 +76,10 @@ func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config) error 
 			return badOption(err)
 		}
 	}
+	if err := o.addTopdown(&c); err != nil {
+		return err
+	}
+	cfg.Vendor = c.vendor
 	cfg.Defaults = len(c.list) == 0 && !o.null
 	names := stat.DetailedEvents(o.detailed)
 	if cfg.Defaults {
@@ -107,8 +114,9 @@ func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config) error 
 // chosenEvents is the list of events while the options build it.
 type chosenEvents struct {
 	machine *event.Machine
-	metrics stat.MetricOptions
-	named   []string // metrics of -M
+	metrics metricChooser
+	named   []string            // metrics of -M
+	vendor  *stat.VendorMetrics // those of the CPU's vendor; nil for none
 	list    event.List
 	terms   int      // number of terms so far
 	cgroups []string // of each event; nil before the first -G
@@ -120,21 +128,7 @@ func (c *chosenEvents) add(a eventArg) error {
 	case argEvents:
 		return c.parse(a.value)
 	case argMetrics:
-		metrics, err := stat.MetricNames(a.value)
-		if err != nil {
-			return err
-		}
-		c.named = append(c.named, metrics...)
-		names, err := stat.MetricEvents(a.value, c.metrics)
-		if err != nil {
-			return err
-		}
-		for _, n := range names {
-			if err := c.parse(n); err != nil {
-				return err
-			}
-		}
-		return nil
+		return c.addMetrics(a.value)
 	case argCgroups:
 		return c.setCgroups(a.value)
 	case argProgram:

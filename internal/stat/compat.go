@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/bperf/bperf/internal/metric"
 )
 
 // Compat is the version of perf whose metrics are printed: which ones, under which names, in which shape. The zero value is Perf73.
@@ -42,6 +44,8 @@ type shownMetric struct {
 	column   string // the heading with --metric-only
 	suffix   string // of the value below that heading
 	scaled   bool
+
+	judgement metric.Judgement
 }
 
 // metrics returns the row's metrics that the version prints, in its form. Metrics of BPF programs, which no perf has, are printed in any case.
@@ -50,6 +54,8 @@ func (o *OutputOptions) metrics(r *Row) []shownMetric {
 	for i := range r.Metrics {
 		m := &r.Metrics[i]
 		switch {
+		case m.ofVendor:
+			list = append(list, m.shown73())
 		case o.Compat == Perf61:
 			if m.in61() {
 				list = append(list, m.shown61(r.Name))
@@ -97,7 +103,7 @@ func (m *Metric) shown61(event string) shownMetric {
 
 // shown73 returns the metric as perf 7.3 prints it: with one decimal and the unit, or with two decimals if it has no unit.
 func (m *Metric) shown73() shownMetric {
-	s := shownMetric{value: m.Value * m.in73.factor, decimals: 2, unit: m.Name, scaled: m.Scaled}
+	s := shownMetric{value: m.Value * m.in73.factor, decimals: 2, unit: m.Name, scaled: m.Scaled, judgement: m.Judgement}
 	if m.in73.unit != "" {
 		s.decimals, s.unit = 1, m.in73.unit+"  "+m.Name
 	}
@@ -130,7 +136,13 @@ func (c Compat) metricJSON(f *object, m shownMetric) {
 	}
 	f.raw("metric-value", value)
 	f.string("metric-unit", m.unit)
+	if word := judgements[m.judgement]; word != "" && c != Perf61 {
+		f.string("metric-threshold", word)
+	}
 }
+
+// judgements are perf's words for what a threshold says of a metric.
+var judgements = map[metric.Judgement]string{metric.Good: "good", metric.Bad: "bad"}
 
 // noMetricJSON completes the object of an event without a metric: perf 6.1 prints both keys anyway.
 func (c Compat) noMetricJSON(f *object) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/metric"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -46,9 +47,9 @@ func hasRate(e *event.Event) bool {
 }
 
 // rateOf returns the metric of events that have no other: their rate per second, which perf 7.3 does not have.
-func rateOf(e *event.Event) metric {
+func rateOf(e *event.Event) ownMetric {
 	name := strings.ReplaceAll(e.Name, "-", "_") + "_per_second"
-	return metric{MetricInfo: MetricInfo{Name: name, Unit: "/sec"}, kind: Rate, value: (*inputs).rate}
+	return ownMetric{MetricInfo: MetricInfo{Name: name, Unit: "/sec"}, kind: Rate, value: (*inputs).rate}
 }
 
 // input is the key by which metrics find rows.
@@ -105,7 +106,7 @@ type inputs struct {
 }
 
 // add adds the metric to its row if it can be computed.
-func (in *inputs) add(m metric) {
+func (in *inputs) add(m ownMetric) {
 	in.missing, in.scaled = false, false
 	v := m.value(in)
 	if in.missing || !finite(v) {
@@ -190,9 +191,9 @@ func (in *inputs) utilized() float64 { return in.own() / float64(in.elapsed) }
 func (in *inputs) often() float64 { return in.own() / in.elapsed.Seconds() }
 
 // perRun returns the metric for the mean count of one run of a BPF program.
-func perRun(r *Row) metric {
+func perRun(r *Row) ownMetric {
 	scale, unit := r.runUnit()
-	return metric{
+	return ownMetric{
 		MetricInfo: MetricInfo{Name: strings.ReplaceAll(r.Event.Name, "-", "_") + "_per_run", Unit: strings.TrimSpace(unit + " per run")},
 		kind:       PerRun,
 		in73:       unit73{1, unit},
@@ -212,15 +213,15 @@ func (r *Row) runUnit() (scale float64, unit string) {
 	return r.Event.Scale, r.Event.Unit
 }
 
-// MetricOptions say how metrics share events and counters.
-type MetricOptions struct {
-	NoGroup bool // the events of a metric are in no group
-	NoMerge bool // each metric has its own events
+// HasMetric reports whether bperf itself defines a metric of this name or alias, ignoring case.
+func HasMetric(name string) bool {
+	_, err := findMetric(name)
+	return err == nil
 }
 
 // MetricEvents returns the events that the named metrics need, as terms for the event parser. names is a comma-separated list. The events
 // of a ratio form a weak group, which stays together if the PMU has room for it: "{instructions,cycles}:W".
-func MetricEvents(names string, o MetricOptions) ([]string, error) {
+func MetricEvents(names string, o metric.Options) ([]string, error) {
 	var sets [][]string
 	for name := range strings.SplitSeq(names, ",") {
 		m, err := findMetric(strings.TrimSpace(name))
@@ -275,7 +276,7 @@ func MetricNames(names string) ([]string, error) {
 }
 
 // findMetric returns the metric with a name or alias, ignoring case.
-func findMetric(name string) (*metric, error) {
+func findMetric(name string) (*ownMetric, error) {
 	for i := range metrics {
 		m := &metrics[i]
 		if strings.EqualFold(name, m.Name) || m.Alias != "" && strings.EqualFold(name, m.Alias) {

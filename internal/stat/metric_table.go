@@ -18,8 +18,8 @@ type MetricInfo struct {
 	Description string
 }
 
-// metric is a metric and the function that computes it.
-type metric struct {
+// ownMetric is a metric of bperf and the function that computes it.
+type ownMetric struct {
 	MetricInfo
 	event string // the event beside which it is printed
 	kind  MetricKind
@@ -28,7 +28,7 @@ type metric struct {
 }
 
 // metrics lists all metrics. Those of one event are printed in this order.
-var metrics = []metric{
+var metrics = []ownMetric{
 	{MetricInfo{"CPUs_utilized", "", "CPUs utilized", []string{taskClock},
 		"CPU time per elapsed time: how many CPUs were busy on average"},
 		taskClock, Quantity, unit73{1, "CPUs"}, (*inputs).utilized},
@@ -80,8 +80,8 @@ var metrics = []metric{
 	missRate("itlb_miss_rate", "iTLB-load-misses", "iTLB-loads", "of all iTLB cache accesses", "fetches that missed the instruction TLB"),
 }
 
-func missRate(name, misses, of, unit, description string) metric {
-	return metric{MetricInfo{name, "", unit, []string{misses, of}, "share of " + description}, misses, Percent, unit73{1, "%"}, percentOf(of)}
+func missRate(name, misses, of, unit, description string) ownMetric {
+	return ownMetric{MetricInfo{name, "", unit, []string{misses, of}, "share of " + description}, misses, Percent, unit73{1, "%"}, percentOf(of)}
 }
 
 // Metrics returns the metrics that have a name: those of -M. Every other event that is counted beside a clock also has a rate per second.
@@ -97,7 +97,7 @@ func Metrics() []MetricInfo {
 }
 
 // sets returns the sets of events that should be counted at the same time. A software event always runs, so it is a separate set.
-func (m *metric) sets() [][]string {
+func (m *ownMetric) sets() [][]string {
 	var pmu []string
 	var sets [][]string
 	for _, e := range m.Events {

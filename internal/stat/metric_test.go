@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/metric"
 )
 
 // metricsOf returns the metrics of rows in short: "insn_per_cycle 1.50 insn per cycle".
@@ -175,7 +176,7 @@ func TestMetricEvents(t *testing.T) {
 		"insn_per_cycle,insn_per_cycle":         {"{instructions,cycles}:W"},
 		"branch_miss_rate,branch_frequency":     {"{branch-misses,branches}:W", "task-clock"},
 	} {
-		got, err := MetricEvents(names, MetricOptions{})
+		got, err := MetricEvents(names, metric.Options{})
 		if err != nil {
 			t.Errorf("%s: %v", names, err)
 		}
@@ -187,7 +188,7 @@ func TestMetricEvents(t *testing.T) {
 
 func TestMetricOptions(t *testing.T) {
 	const names = "insn_per_cycle,cycles_frequency"
-	for o, want := range map[MetricOptions][]string{
+	for o, want := range map[metric.Options][]string{
 		{NoGroup: true}:                {"instructions", "cycles", "task-clock"},
 		{NoMerge: true}:                {"{instructions,cycles}:W", "cycles", "task-clock"},
 		{NoGroup: true, NoMerge: true}: {"instructions", "cycles", "cycles", "task-clock"},
@@ -209,7 +210,7 @@ func TestUnknownMetric(t *testing.T) {
 		"zzzzzzzzzzzz":          `no metric is named "zzzzzzzzzzzz"; there are CPUs_utilized, cs_per_second, `,
 		"GHz,":                  `no metric is named ""; there are CPUs_utilized, cs_per_second, `,
 	} {
-		_, err := MetricEvents(names, MetricOptions{})
+		_, err := MetricEvents(names, metric.Options{})
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", names, err, want)
 		}
@@ -223,7 +224,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%+v is not fully described, or twice", m)
 		}
 		seen[m.Name] = true
-		if _, err := MetricEvents(m.Name, MetricOptions{}); err != nil {
+		if _, err := MetricEvents(m.Name, metric.Options{}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -27,6 +27,7 @@ type OutputOptions struct {
 	Interval      bool     // snapshots other than the summary begin with the time
 	IntervalClear bool     // text: clear the screen before each interval
 	BigNum        bool     // text: thousands separators
+	Color         bool     // text: mark the metrics that their threshold judges, green or red
 	Table         bool     // text: one line per run with its time
 	MetricOnly    bool     // metrics as columns, without counts
 	HideZero      bool     // leave out rows that were counted and are 0

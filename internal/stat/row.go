@@ -5,6 +5,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/metric"
 )
 
 // Aggregation selects how readings are combined into rows.
@@ -71,8 +72,11 @@ type Metric struct {
 	Kind   MetricKind
 	Scaled bool // the value is an estimate, because a count that it was computed from is one
 
+	Judgement metric.Judgement // of its threshold, which only metrics of the CPU's vendor have
+
 	in73       unit73
 	ofPrograms bool // only BPF programs have it
+	ofVendor   bool // -M named it, and all versions of perf print it alike
 }
 
 // MetricKind selects the format of a metric's value in perf 6.1.

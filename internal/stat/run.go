@@ -188,6 +188,7 @@ func (r *run) interval() error {
 	}
 	rows := r.layout.snapshot(cells, r.last)
 	addMetrics(rows, now-r.lastTime)
+	r.cfg.Vendor.compute(rows, now-r.lastTime)
 	r.last, r.lastTime = cells, now
 	r.intervals++
 	if err := r.recorder.round(cells, now, false); err != nil {
@@ -237,6 +238,7 @@ func (r *run) finish() error {
 		return nil
 	}
 	addMetrics(rows, elapsed)
+	r.cfg.Vendor.compute(rows, elapsed)
 	return r.print(Snapshot{Time: elapsed, Summary: true, Rows: rows})
 }
 

@@ -29,8 +29,9 @@ type Config struct {
 	session.Spec
 
 	Events       event.List
-	EventCgroups []string // with -G: the name of each event's cgroup, empty for none; otherwise nil
-	Defaults     bool     // bperf chose the events: the text leaves out the ones that the machine lacks
+	Vendor       *VendorMetrics // metrics to compute from the events, beside bperf's own; nil for none
+	EventCgroups []string       // with -G: the name of each event's cgroup, empty for none; otherwise nil
+	Defaults     bool           // bperf chose the events: the text leaves out the ones that the machine lacks
 
 	Subject string // the target in words, for the heading
 
@@ -115,7 +116,10 @@ func (s *counting) measure() error {
 // conclude prints the result of the runs so far, and resets it.
 func (s *counting) conclude() error {
 	if s.cfg.Interval == 0 {
-		if err := s.print(Snapshot{Rows: s.repeats.rows(s.outcome.elapsed())}); err != nil {
+		elapsed := s.outcome.elapsed()
+		rows := s.repeats.rows(elapsed)
+		s.cfg.Vendor.compute(rows, elapsed)
+		if err := s.print(Snapshot{Rows: rows}); err != nil {
 			return err
 		}
 	}

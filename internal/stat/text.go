@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/bperf/bperf/internal/metric"
 	"github.com/bperf/bperf/internal/printable"
 )
 
@@ -176,7 +177,7 @@ func (t *text) afterEvent(b *strings.Builder, r *Row, indent string) {
 		if i > 0 {
 			fmt.Fprintf(b, "\n%s", indent)
 		}
-		fmt.Fprintf(b, "%-*s", width, printable.Text(m.text)+m.scaledMark())
+		b.WriteString(t.colored(m.judgement, fmt.Sprintf("%-*s", width, printable.Text(m.text)+m.scaledMark())))
 	}
 	if len(metrics) == 0 {
 		fmt.Fprintf(b, "%*s", width, "")
@@ -188,6 +189,15 @@ func (t *text) afterEvent(b *strings.Builder, r *Row, indent string) {
 		fmt.Fprintf(b, "  ( +-%6.2f%% )", r.Variance)
 	}
 	r.scaledText(b)
+}
+
+// colored returns the text of a metric in the color of what its threshold says.
+func (t *text) colored(j metric.Judgement, s string) string {
+	color := map[metric.Judgement]string{metric.Good: "\x1b[32m", metric.Bad: "\x1b[31m"}[j]
+	if !t.o.Color || color == "" {
+		return s
+	}
+	return color + s + "\x1b[m"
 }
 
 // scaledText prints, for an estimate, the share of the time in which the event was counted.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/bperf/bperf/internal/metric"
 	"github.com/bperf/bperf/internal/printable"
 )
 
@@ -34,11 +35,11 @@ func (t *text) metricTable(b *strings.Builder, s Snapshot, interval bool) {
 			fmt.Fprintf(b, "%-*s ", cgroupWidth, printable.Text(l.cgroup))
 		}
 		for _, c := range table.columns {
-			v := ""
+			v, judgement := "", metric.Unjudged
 			if m, ok := l.values[c]; ok {
-				v = t.number(m.value, m.decimals) + m.suffix + m.scaledMark()
+				v, judgement = t.number(m.value, m.decimals)+m.suffix+m.scaledMark(), m.judgement
 			}
-			fmt.Fprintf(b, "%*s ", width(c), v)
+			b.WriteString(t.colored(judgement, fmt.Sprintf("%*s", width(c), v)) + " ")
 		}
 		b.WriteByte('\n')
 	}

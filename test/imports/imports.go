@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"internal/stat", "internal/top", "internal/annotate", "internal/record", "internal/report", "internal/script"},
 	{"internal/replay"},
 	{"internal/profile", "internal/tracedata", "internal/userprog", "internal/session"},
-	{"internal/count", "internal/filter", "internal/offcpu", "internal/userstack"},
+	{"internal/count", "internal/filter", "internal/metric", "internal/offcpu", "internal/userstack"},
 	{"internal/bpfprog", "internal/symbol"},
 	{"internal/event", "internal/target", "internal/control"},
 	{"internal/kernel"},

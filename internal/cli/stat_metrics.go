@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/event/vendor"
+	"github.com/bperf/bperf/internal/metric"
+	"github.com/bperf/bperf/internal/stat"
+)
+
+// metricChooser finds the metrics of -M, and what to count for them.
+type metricChooser struct {
+	machine *event.Machine
+	options metric.Options
+	session metric.Session
+	note    func(string)
+
+	catalog *metric.Catalog // of the CPU's vendor; nil before it is needed
+	facts   *metric.Facts
+}
+
+// load reads the metrics of the CPU's vendor and what their expressions ask of the machine.
+func (c *metricChooser) load() error {
+	if c.catalog != nil {
+		return nil
+	}
+	proc := os.DirFS("/proc")
+	literals, err := metric.Literals(os.DirFS("/sys"), proc, c.session)
+	if err != nil {
+		return err
+	}
+	c.options.NMIWatchdog, c.options.SMT = metric.NMIWatchdog(proc), literals["smt_on"] != 0
+	known := make(map[string]bool)
+	c.facts = &metric.Facts{Literals: literals, IsCPU: func(pattern string) bool { return vendor.Fits(c.machine.CPU(), pattern) }, HasEvent: func(name string) bool {
+		has, asked := known[name]
+		if !asked {
+			_, err := c.machine.Parse(name)
+			has = err == nil
+			known[name] = has
+		}
+		return has
+	}}
+	c.catalog = metric.NewCatalog(c.machine.VendorMetrics(), c.facts)
+	return nil
+}
+
+// split sorts the names of -M: metrics of bperf, and metrics and groups of metrics of the CPU's vendor.
+func (c *metricChooser) split(list string) (own, ofVendor []string, err error) {
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); stat.HasMetric(name) {
+			own = append(own, name)
+			continue
+		}
+		if err := c.load(); err != nil {
+			return nil, nil, err
+		}
+		if len(c.catalog.Find(name)) == 0 {
+			return nil, nil, c.unknown(name)
+		}
+		ofVendor = append(ofVendor, name)
+	}
+	return own, ofVendor, nil
+}
+
+// unknown is the error for a name that is no metric.
+func (c *metricChooser) unknown(name string) error {
+	var names, all []string
+	for _, m := range stat.Metrics() {
+		names = append(names, m.Name)
+	}
+	for _, m := range c.catalog.All() {
+		all = append(all, m.Name)
+	}
+	if near := event.Nearest(name, slices.Concat(names, all, c.catalog.Groups())); len(near) > 0 {
+		return fmt.Errorf("no metric is named %q; nearest: %s", name, strings.Join(near, ", "))
+	}
+	return fmt.Errorf("no metric is named %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// cpu names the CPU in messages.
+func (c *metricChooser) cpu() string {
+	return cmp.Or(c.machine.CPU(), "this CPU, which it does not know")
+}
+
+// topdownPrefix is that of the groups of metrics for --topdown: TopdownL1, TopdownL2 …
+const topdownPrefix = "TopdownL"
+
+// topdown returns the group of metrics of a level of --topdown.
+func (c *metricChooser) topdown(level int) (string, error) {
+	if err := c.load(); err != nil {
+		return "", err
+	}
+	highest := 0
+	for _, g := range c.catalog.Groups() {
+		if n, err := strconv.Atoi(strings.TrimPrefix(g, topdownPrefix)); err == nil && strings.HasPrefix(g, topdownPrefix) {
+			highest = max(highest, n)
+		}
+	}
+	switch {
+	case highest == 0:
+		return "", fmt.Errorf("--topdown needs the metrics of the group TopdownL1, and bperf has none for %s", c.cpu())
+	case level < 1 || level > highest:
+		return "", fmt.Errorf("--td-level %d: this CPU has metrics for the levels 1 to %d", level, highest)
+	}
+	return topdownPrefix + strconv.Itoa(level), nil
+}
+
+// transactionGroup is the group of metrics for -T.
+const transactionGroup = "transaction"
+
+// transaction returns the group of metrics of -T.
+func (c *metricChooser) transaction() (string, error) {
+	if err := c.load(); err != nil {
+		return "", err
+	}
+	if len(c.catalog.Find(transactionGroup)) == 0 {
+		return "", fmt.Errorf("-T needs metrics of transactions, and bperf has none for %s", c.cpu())
+	}
+	return transactionGroup, nil
+}
+
+// addTopdown adds the metrics of --topdown and -T.
+func (o *statOptions) addTopdown(c *chosenEvents) error {
+	var groups []string
+	if o.topdown {
+		group, err := c.metrics.topdown(o.topdownLevel)
+		if err != nil {
+			return err
+		}
+		groups = append(groups, group)
+	}
+	if o.transaction {
+		group, err := c.metrics.transaction()
+		if err != nil {
+			return err
+		}
+		groups = append(groups, group)
+	}
+	if groups == nil {
+		return nil
+	}
+	return c.addVendorMetrics(groups)
+}
+
+// addMetrics adds the events of the metrics that are named, and the metrics themselves.
+func (c *chosenEvents) addMetrics(list string) error {
+	own, ofVendor, err := c.metrics.split(list)
+	if err != nil {
+		return err
+	}
+	if len(own) > 0 {
+		if err := c.addOwnMetrics(strings.Join(own, ",")); err != nil {
+			return err
+		}
+	}
+	if len(ofVendor) == 0 {
+		return nil
+	}
+	return c.addVendorMetrics(ofVendor)
+}
+
+// addOwnMetrics adds metrics of bperf.
+func (c *chosenEvents) addOwnMetrics(list string) error {
+	names, err := stat.MetricNames(list)
+	if err != nil {
+		return err
+	}
+	c.named = append(c.named, names...)
+	events, err := stat.MetricEvents(list, c.metrics.options)
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		if err := c.parse(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addVendorMetrics adds metrics and groups of metrics of the CPU's vendor.
+func (c *chosenEvents) addVendorMetrics(names []string) error {
+	selection, err := c.metrics.catalog.Select(names, c.metrics.options)
+	if err != nil {
+		return err
+	}
+	if skipped := strings.Join(selection.Skipped, ", "); len(selection.Metrics) == 0 {
+		return fmt.Errorf("%s: this machine lacks events of each of its metrics (%s)", strings.Join(names, ","), skipped)
+	} else if skipped != "" {
+		c.metrics.note("metrics without a value, because this machine lacks some of their events: " + skipped)
+	}
+	if c.vendor == nil {
+		c.vendor = stat.NewVendorMetrics(c.metrics.facts)
+	}
+	list, err := c.vendor.Add(selection, c.terms, c.machine.Parse)
+	if err != nil {
+		return err
+	}
+	for _, m := range selection.Metrics {
+		c.named = append(c.named, m.Name)
+	}
+	for _, e := range list.Events() {
+		c.terms = max(c.terms, e.Term+1)
+	}
+	c.list = append(c.list, list...)
+	return nil
+}

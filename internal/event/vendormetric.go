@@ -1,0 +1,50 @@
+package event
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/bperf/bperf/internal/event/vendor"
+)
+
+// VendorMetrics returns the metrics that the vendor of the CPU publishes, except those of PMUs that the machine does not have.
+func (m *Machine) VendorMetrics() []vendor.Metric {
+	var metrics []vendor.Metric
+	for metric := range m.VendorTable().Metrics() {
+		if m.counts(&metric) {
+			metrics = append(metrics, metric)
+		}
+	}
+	return metrics
+}
+
+// counts reports whether the machine has the PMU of a metric, in the version that the metric is for.
+func (m *Machine) counts(of *vendor.Metric) bool {
+	if of.PMU == "" && of.Compat == "" {
+		return true
+	}
+	for _, name := range m.pmuNames() {
+		if of.PMU != "" && !isBox(name, of.PMU) {
+			continue
+		}
+		if of.Compat == "" {
+			return true
+		}
+		text, err := readFile(m.devices, name+"/identifier")
+		if err != nil {
+			continue
+		}
+		if ok, err := regexp.MatchString("^(?:"+of.Compat+")$", strings.TrimSpace(text)); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// CPU identifies the machine's first CPU as perf does, such as "GenuineIntel-6-8E-A". It is empty if that is not known.
+func (m *Machine) CPU() string {
+	if m.cpuid == nil {
+		return ""
+	}
+	return m.cpuid(0)
+}

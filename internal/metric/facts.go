@@ -1,0 +1,117 @@
+package metric
+
+import (
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/internal/target"
+)
+
+// Session is what literals ask of the session.
+type Session struct {
+	System bool  // it counts on all CPUs
+	CPUs   []int // the CPUs that it counts on; nil without -C
+}
+
+// Literals reads the values of the literals of expressions. The caller passes /sys and /proc. A literal that the machine does not
+// describe, such
+// as the frequency of a virtual machine's TSC, has no value.
+func Literals(sys, proc fs.FS, s Session) (map[string]float64, error) {
+	topology, err := target.ReadTopology(sys)
+	if err != nil {
+		return nil, err
+	}
+	present, err := procfs.CPUs(sys, "present")
+	if err != nil {
+		return nil, fmt.Errorf("read the CPUs of the machine: %w", err)
+	}
+	cores, dies, packages := make(map[string][]int), make(map[string]bool), make(map[string]bool)
+	for cpu, at := range topology {
+		cores[at.CoreID()] = append(cores[at.CoreID()], cpu)
+		dies[at.DieID()] = true
+		packages[at.SocketID()] = true
+	}
+	smt := false
+	for _, threads := range cores {
+		smt = smt || len(threads) > 1
+	}
+	literals := map[string]float64{
+		"smt_on":          truth(smt),
+		"core_wide":       truth(s.System || s.CPUs != nil && (!smt || wholeCores(cores, s.CPUs))),
+		"target_cpu":      truth(s.System || s.CPUs != nil),
+		"num_cpus":        float64(len(present)),
+		"num_cpus_online": float64(len(topology)),
+		"num_cores":       float64(len(cores)),
+		"num_dies":        float64(len(dies)),
+		"num_packages":    float64(len(packages)),
+	}
+	_, err = fs.Stat(sys, "firmware/acpi/tables/NFIT") // the firmware's table of persistent memory
+	literals["has_pmem"] = truth(err == nil)
+	if v, known := slots(sys); known {
+		literals["slots"] = v
+	}
+	if v, known := tscFrequency(proc); known {
+		literals["system_tsc_freq"] = v
+	}
+	return literals, nil
+}
+
+// wholeCores reports whether the CPUs are all threads of their cores.
+func wholeCores(cores map[string][]int, cpus []int) bool {
+	counted := make(map[int]bool, len(cpus))
+	for _, cpu := range cpus {
+		counted[cpu] = true
+	}
+	for _, threads := range cores {
+		n := 0
+		for _, cpu := range threads {
+			if counted[cpu] {
+				n++
+			}
+		}
+		if n != 0 && n != len(threads) {
+			return false
+		}
+	}
+	return len(cpus) > 0
+}
+
+// slots returns the number of operations that an arm64 CPU can do in a cycle
+// (Documentation/ABI/testing/sysfs-bus-event_source-devices-caps).
+func slots(sys fs.FS) (float64, bool) {
+	files, _ := fs.Glob(sys, "bus/event_source/devices/armv8_*/caps/slots")
+	for _, file := range files {
+		text, err := fs.ReadFile(sys, file)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 0, 32); err == nil && n > 0 {
+			return float64(n), true
+		}
+	}
+	return 0, false
+}
+
+// nominal matches the frequency in the name of a model of Intel's. The TSC runs at that frequency.
+var nominal = regexp.MustCompile(`@ ([0-9]+(?:\.[0-9]+)?)([MG])Hz`)
+
+// tscFrequency returns the frequency of an x86 CPU's TSC in Hz.
+func tscFrequency(proc fs.FS) (float64, bool) {
+	match := nominal.FindStringSubmatch(procfs.ReadCPUInfo(proc)["model name"])
+	if match == nil {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(match[1], 64)
+	unit := map[string]float64{"M": 1e6, "G": 1e9}[match[2]]
+	return v * unit, err == nil
+}
+
+// NMIWatchdog reports whether the kernel's watchdog uses a counter of each CPU.
+func NMIWatchdog(proc fs.FS) bool {
+	on, err := procfs.Sysctl(proc, "kernel/nmi_watchdog")
+	return err == nil && on != 0
+}

@@ -1,0 +1,326 @@
+// Package metric computes the metrics that the makers of CPUs define in perf's expression language. It parses expressions, chooses which
+// events
+// to count together, and computes values and thresholds from counts. It opens no events.
+package metric
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bperf/bperf/internal/event/vendor"
+)
+
+// Metric is a metric of the machine, ready to be computed.
+type Metric struct {
+	vendor.Metric
+	Scale float64 // converts its value to Suffix
+	// Suffix is the unit of ScaleUnit, such as "%". Without ScaleUnit, it is empty.
+	Suffix string
+
+	expr, threshold *Expr    // threshold is nil without one
+	events          []string // of both, in the order of the expressions
+}
+
+// Events returns the events that the metric and its threshold need.
+func (m *Metric) Events() []string { return m.events }
+
+// Judgement says what a metric's threshold thinks of its value.
+type Judgement int
+
+// The judgements.
+const (
+	Unjudged Judgement = iota // the metric has no threshold, or it cannot be computed
+	Good
+	Bad
+)
+
+// Compute returns the metric's value in its unit, NaN if it cannot be computed, and what its threshold says.
+func (m *Metric) Compute(f *Facts, v Values) (float64, Judgement) {
+	ev := evaluation{facts: f, values: v, metrics: make(map[*Expr]float64)}
+	value := ev.of(m.expr) * m.Scale
+	if m.threshold == nil || !finite(value) {
+		return value, Unjudged
+	}
+	switch t := ev.of(m.threshold); {
+	case !finite(t):
+		return value, Unjudged
+	case t != 0:
+		return value, Bad
+	default:
+		return value, Good
+	}
+}
+
+// maxReferences limits how many metrics a metric refers to, directly or through others.
+const maxReferences = 1000
+
+// Catalog has the metrics of a machine.
+type Catalog struct {
+	all   []vendor.Metric
+	facts *Facts
+	// byName has the metrics by name in lower case. A machine with several kinds of cores has some names once for each.
+	byName map[string][]int
+	parsed map[*vendor.Metric]*Expr // those that are complete, or in progress
+	active map[*vendor.Metric]bool  // those in progress, to find cycles
+}
+
+// NewCatalog returns the catalog of these metrics.
+func NewCatalog(all []vendor.Metric, f *Facts) *Catalog {
+	c := &Catalog{all: all, facts: f, byName: make(map[string][]int), parsed: make(map[*vendor.Metric]*Expr), active: make(map[*vendor.Metric]bool)}
+	for i := range all {
+		c.byName[lower(all[i].Name)] = append(c.byName[lower(all[i].Name)], i)
+	}
+	return c
+}
+
+// Find returns the metrics of a name, ignoring case, and those of the group of that name.
+func (c *Catalog) Find(name string) []*vendor.Metric {
+	var found []*vendor.Metric
+	for i := range c.all {
+		m := &c.all[i]
+		inGroup := slices.ContainsFunc(m.Groups, func(g string) bool { return strings.EqualFold(g, name) })
+		if strings.EqualFold(m.Name, name) || inGroup {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// All returns all metrics.
+func (c *Catalog) All() []vendor.Metric { return c.all }
+
+// Groups returns the names of all groups, sorted.
+func (c *Catalog) Groups() []string {
+	var names []string
+	for i := range c.all {
+		names = append(names, c.all[i].Groups...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// prepare parses a metric and everything that it refers to, and drops what the machine's facts make useless. Without a threshold, the
+// metric's own is ignored.
+func (c *Catalog) prepare(of *vendor.Metric, threshold bool) (*Metric, error) {
+	m := &Metric{Metric: *of}
+	var err error
+	if m.Scale, m.Suffix, err = splitUnit(of.ScaleUnit); err != nil {
+		return nil, fmt.Errorf("metric %s: %w", of.Name, err)
+	}
+	if m.expr, err = c.expression(of); err != nil {
+		return nil, err
+	}
+	var events collector
+	events.collect(m.expr)
+	if of.Threshold != "" && threshold {
+		if m.threshold, err = c.resolve(of, of.Threshold); err != nil {
+			return nil, err
+		}
+		events.collect(m.threshold)
+	}
+	if m.events = events.events; m.events == nil {
+		m.events = []string{constantEvent}
+	}
+	return m, nil
+}
+
+// constantEvent is the event beside which a metric stands that needs none on this machine, as in perf.
+const constantEvent = "duration_time"
+
+// expression returns the expression of a metric with its references.
+func (c *Catalog) expression(of *vendor.Metric) (*Expr, error) {
+	if e := c.parsed[of]; e != nil {
+		return e, nil
+	}
+	switch {
+	case c.active[of]:
+		return nil, fmt.Errorf("metric %s refers to itself", of.Name)
+	case len(c.active) == maxReferences:
+		return nil, fmt.Errorf("metric %s: more than %d metrics refer to one another", of.Name, maxReferences)
+	}
+	c.active[of] = true
+	defer delete(c.active, of)
+	e, err := c.resolve(of, of.Expr)
+	if err != nil {
+		return nil, err
+	}
+	c.parsed[of] = e
+	return e, nil
+}
+
+// resolve parses an expression of a metric and resolves its references.
+func (c *Catalog) resolve(of *vendor.Metric, expression string) (*Expr, error) {
+	parsed, err := Parse(expression)
+	if err != nil {
+		return nil, fmt.Errorf("metric %s: %w", of.Name, err)
+	}
+	e := parsed.Simplify(c.facts)
+	references := make(map[string]*Expr)
+	for _, name := range e.names() {
+		to := c.reference(of, name)
+		if to == nil {
+			continue
+		}
+		if references[name], err = c.expression(to); err != nil {
+			return nil, err
+		}
+	}
+	if len(references) == 0 {
+		return e, nil
+	}
+	return &Expr{e.root.refer(references)}, nil
+}
+
+// reference returns the metric that a name in an expression means, or nil for an event. On a machine with several kinds of cores, it is the
+// metric of the same kind.
+func (c *Catalog) reference(from *vendor.Metric, name string) *vendor.Metric {
+	var found *vendor.Metric
+	for _, i := range c.byName[lower(name)] {
+		m := &c.all[i]
+		if m.Name == name && (found == nil || m.PMU == from.PMU) {
+			found = m
+		}
+	}
+	return found
+}
+
+// splitUnit splits a ScaleUnit, such as "100%" or "1e-6MB/s", into the factor and the unit.
+func splitUnit(scaleUnit string) (factor float64, unit string, err error) {
+	if scaleUnit == "" {
+		return 1, "", nil
+	}
+	n := numberSpan(scaleUnit)
+	if n == 0 {
+		return 0, "", fmt.Errorf("its unit %q starts with no number", scaleUnit)
+	}
+	factor, err = strconv.ParseFloat(scaleUnit[:n], 64)
+	return factor, scaleUnit[n:], err
+}
+
+// Options say how metrics share events and counters.
+type Options struct {
+	NoGroup     bool // the events of a metric are in no group
+	NoMerge     bool // each metric has its own events
+	NoThreshold bool // count no events that only thresholds need
+
+	NMIWatchdog bool // it takes a counter
+	SMT         bool // the threads of a core share its counters
+}
+
+// Set is a set of events to count, of one or more metrics.
+type Set struct {
+	Events  []string // each once
+	Grouped bool     // they should be counted at the same time
+}
+
+// Selection is what to count for metrics.
+type Selection struct {
+	Metrics []*Metric
+	Sets    []Set
+	Of      []int // the index in Sets for each of Metrics
+
+	Skipped []string // members of groups of metrics for which the machine lacks an event
+}
+
+// Select returns what to count for the named metrics and groups of metrics. Each name must be one that Find knows.
+func (c *Catalog) Select(names []string, o Options) (*Selection, error) {
+	s := &Selection{}
+	var grouped []bool
+	known := make(map[*vendor.Metric]bool)
+	for _, name := range names {
+		for _, of := range c.Find(name) {
+			if known[of] {
+				continue
+			}
+			known[of] = true
+			m, err := c.prepare(of, o.usesThreshold(of))
+			if err != nil {
+				return nil, err
+			}
+			if !strings.EqualFold(of.Name, name) && !c.hasEvents(m) {
+				s.Skipped = append(s.Skipped, of.Name)
+				continue
+			}
+			s.Metrics = append(s.Metrics, m)
+			grouped = append(grouped, o.groups(of, name))
+		}
+	}
+	s.share(grouped, o.NoMerge)
+	return s, nil
+}
+
+// hasEvents reports whether the machine has the metric's events.
+func (c *Catalog) hasEvents(m *Metric) bool {
+	return !slices.ContainsFunc(m.events, func(e string) bool { return !c.facts.HasEvent(e) })
+}
+
+// The constraints of metrics.
+const (
+	noGroup        = "NO_GROUP_EVENTS"
+	noGroupNMI     = "NO_GROUP_EVENTS_NMI"
+	noGroupSMT     = "NO_GROUP_EVENTS_SMT"
+	noThresholdNMI = "NO_THRESHOLD_AND_NMI"
+)
+
+// usesThreshold reports whether the metric's threshold is computed.
+func (o *Options) usesThreshold(m *vendor.Metric) bool {
+	return !o.NoThreshold && !(m.Constraint == noThresholdNMI && o.NMIWatchdog)
+}
+
+// groups reports whether the events of a metric should be counted at the same time. name is how the user asked for it: some metrics have no
+// group if they are computed as a part of a group of metrics.
+func (o *Options) groups(m *vendor.Metric, name string) bool {
+	switch {
+	case o.NoGroup, m.Constraint == noGroup,
+		m.Constraint == noGroupNMI && o.NMIWatchdog,
+		m.Constraint == noGroupSMT && o.SMT:
+		return false
+	}
+	return !slices.ContainsFunc(m.NoGroup, func(g string) bool { return strings.EqualFold(g, name) })
+}
+
+// share puts the events of the metrics into sets. As in perf, metrics without a group share one set, and a metric whose events are all in
+// the
+// set of a larger metric uses that.
+func (s *Selection) share(grouped []bool, noMerge bool) {
+	s.Of = make([]int, len(s.Metrics))
+	order := make([]int, len(s.Metrics))
+	common := -1
+	for i, m := range s.Metrics {
+		order[i] = i
+		if grouped[i] || noMerge {
+			continue
+		}
+		if common < 0 {
+			common = len(s.Sets)
+			s.Sets = append(s.Sets, Set{})
+		}
+		s.Sets[common].add(m.events)
+		s.Of[i] = common
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(s.Metrics[b].events), len(s.Metrics[a].events)) })
+	for _, i := range order {
+		if !grouped[i] && !noMerge {
+			continue
+		}
+		events := s.Metrics[i].events
+		in := slices.IndexFunc(s.Sets, func(set Set) bool { return !noMerge && set.Grouped && subset(events, set.Events) })
+		if in < 0 {
+			in = len(s.Sets)
+			s.Sets = append(s.Sets, Set{Events: slices.Clone(events), Grouped: grouped[i]})
+		}
+		s.Of[i] = in
+	}
+}
+
+// add adds the events that the set does not have.
+func (s *Set) add(events []string) {
+	for _, e := range events {
+		if !slices.Contains(s.Events, e) {
+			s.Events = append(s.Events, e)
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package stat
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bperf/bperf/internal/count"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/event/vendor"
+	"github.com/bperf/bperf/internal/metric"
+)
+
+// intelSysfs is a machine with the topdown events of an Intel CPU, and with two boxes of an uncore PMU.
+var intelSysfs = fstest.MapFS{
+	"cpu/type":                      {Data: []byte("4\n")},
+	"cpu/format/event":              {Data: []byte("config:0-7\n")},
+	"cpu/format/umask":              {Data: []byte("config:8-15\n")},
+	"cpu/events/slots":              {Data: []byte("event=0x00,umask=0x4\n")},
+	"cpu/events/topdown-retiring":   {Data: []byte("event=0x00,umask=0x80\n")},
+	"cpu/events/topdown-bad-spec":   {Data: []byte("event=0x00,umask=0x81\n")},
+	"cpu/events/topdown-fe-bound":   {Data: []byte("event=0x00,umask=0x82\n")},
+	"cpu/events/stalls":             {Data: []byte("event=0xa3\n")},
+	"uncore_cha_0/type":             {Data: []byte("20\n")},
+	"uncore_cha_0/cpumask":          {Data: []byte("0\n")},
+	"uncore_cha_0/format/event":     {Data: []byte("config:0-7\n")},
+	"uncore_cha_0/events/ticks":     {Data: []byte("event=0x00\n")},
+	"uncore_cha_0/events/occupancy": {Data: []byte("event=0x36\n")},
+	"uncore_cha_1/type":             {Data: []byte("21\n")},
+	"uncore_cha_1/cpumask":          {Data: []byte("0\n")},
+	"uncore_cha_1/format/event":     {Data: []byte("config:0-7\n")},
+	"uncore_cha_1/events/ticks":     {Data: []byte("event=0x00\n")},
+	"uncore_cha_1/events/occupancy": {Data: []byte("event=0x36\n")},
+}
+
+// vendorMetricsOf are metrics in the form of those of vendors.
+var vendorMetricsOf = []vendor.Metric{
+	{Name: "ipc2", Expr: "instructions / cycles", Threshold: "ipc2 < 1"},
+	{Name: "retiring", Expr: `topdown\-retiring / (topdown\-retiring + topdown\-bad\-spec)`, ScaleUnit: "100%", Threshold: "retiring > 0.7",
+		Groups: []string{"TopdownL1"}, NoGroup: []string{"TopdownL1"}},
+	{Name: "frontend", Expr: `topdown\-fe\-bound / (topdown\-fe\-bound + topdown\-retiring)`, ScaleUnit: "100%", Groups: []string{"TopdownL1"},
+		NoGroup: []string{"TopdownL1"}},
+	{Name: "stalled", Expr: "stalls / cycles", Groups: []string{"TopdownL1"}, NoGroup: []string{"TopdownL1"}},
+	{Name: "absent", Expr: "nosuch / cycles", Groups: []string{"TopdownL1"}},
+	{Name: "frequency", Expr: `uncore_cha@ticks@ / source_count(uncore_cha@ticks@) / 1e9 / duration_time`, ScaleUnit: "1GHz"},
+	{Name: "occupancy", Expr: `uncore_cha@occupancy@ / uncore_cha@ticks@ + 0 * cycles`},
+	{Name: "clocked", Expr: `cpu\-clock / instructions`},
+	{Name: "apart", Expr: "instructions / cycles / stalls", Constraint: "NO_GROUP_EVENTS"},
+}
+
+// selected returns the metrics of names, and the events that they need.
+func selected(t testing.TB, o metric.Options, names ...string) (*VendorMetrics, event.List, []string) {
+	t.Helper()
+	m := event.NewMachine(intelSysfs, nil)
+	facts := &metric.Facts{HasEvent: func(name string) bool { _, err := m.Parse(name); return err == nil }}
+	s, err := metric.NewCatalog(vendorMetricsOf, facts).Select(names, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := NewVendorMetrics(facts)
+	list, err := v.Add(s, 0, m.Parse)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v, list, s.Skipped
+}
+
+// groupsOf writes an event list as the user would.
+func groupsOf(l event.List) string {
+	var terms []string
+	for _, g := range l {
+		var names []string
+		for _, e := range g.Events {
+			names = append(names, fmt.Sprintf("%s#%d", e.Name, e.Term))
+		}
+		term := strings.Join(names, ",")
+		if len(names) > 1 {
+			term = "{" + term + "}"
+			if !g.Weak {
+				term += " not weak"
+			}
+		}
+		terms = append(terms, term)
+	}
+	return strings.Join(terms, " ")
+}
+
+func TestVendorGroups(t *testing.T) {
+	for names, want := range map[string]string{
+		"ipc2":           "{instructions#0,cycles#1}",
+		"retiring":       "{slots#0,topdown-retiring#1,topdown-bad-spec#2}",
+		"TopdownL1":      "{slots#0,topdown-retiring#1,topdown-bad-spec#2,topdown-fe-bound#3} stalls#4 cycles#5",
+		"frequency":      "uncore_cha/ticks/#0 uncore_cha/ticks/#0 duration_time#1",
+		"frequency,ipc2": "uncore_cha/ticks/#0 uncore_cha/ticks/#0 duration_time#1 {instructions#2,cycles#3}",
+		"occupancy":      "{uncore_cha/occupancy/#0,uncore_cha/ticks/#1} {uncore_cha/occupancy/#0,uncore_cha/ticks/#1} cycles#2",
+		"clocked":        "cpu-clock#0 instructions#1",
+		"apart,ipc2":     "instructions#0 cycles#1 stalls#2 {instructions#3,cycles#4}",
+		"stalled,ipc2":   "{stalls#0,cycles#1} {instructions#2,cycles#3}",
+		"ipc2,ipc2,iPc2": "{instructions#0,cycles#1}",
+	} {
+		_, list, _ := selected(t, metric.Options{}, strings.Split(names, ",")...)
+		if got := groupsOf(list); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", names, got, want)
+		}
+	}
+	_, list, skipped := selected(t, metric.Options{NoGroup: true}, "retiring", "ipc2", "TopdownL1")
+	const want = "{slots#0,topdown-retiring#1,topdown-bad-spec#2,topdown-fe-bound#3} instructions#4 cycles#5 stalls#6"
+	if got := groupsOf(list); got != want {
+		t.Errorf("without groups:\n got %s\nwant %s", got, want)
+	}
+	if !slices.Equal(skipped, []string{"absent"}) {
+		t.Errorf("skipped %v", skipped)
+	}
+}
+
+// vendorRows returns a row for each term of a list, with the counts of its events.
+func vendorRows(list event.List, values map[string]float64) []Row {
+	var rows []Row
+	terms := make(map[int]bool)
+	for _, e := range list.Events() {
+		if !terms[e.Term] {
+			rows = append(rows, Row{Event: e, Name: e.Name, Total: count.Total{Value: values[e.Name], Enabled: 1e6, Running: 1e6}})
+		}
+		terms[e.Term] = true
+	}
+	return rows
+}
+
+func TestVendorMetrics(t *testing.T) {
+	values := map[string]float64{"instructions": 3e6, "cycles": 2e6, "topdown-retiring": 30, "topdown-bad-spec": 10, "topdown-fe-bound": 30,
+		"slots": 100, "uncore_cha/ticks/": 8e9, "uncore_cha/occupancy/": 2e9, "cpu-clock": 6e6, "stalls": 1e6}
+	for _, c := range []struct {
+		name, metrics string
+		change        func([]Row) []Row
+		want          []string
+	}{
+		{"a ratio", "ipc2", nil, []string{"instructions: ipc2 1.500  good"}},
+		{"beside the first of its events that has a row", "retiring", nil, []string{"topdown-retiring: retiring 75.000 % bad"}},
+		{"a group", "TopdownL1", nil, []string{"topdown-retiring: retiring 75.000 % bad", "topdown-retiring: frontend 50.000 % ", "stalls: stalled 0.500  "}},
+		{"a time in seconds, and the number of boxes", "frequency", nil, []string{"uncore_cha/ticks/: frequency 2.000 GHz "}},
+		{"the count, not the scaled value", "clocked", nil, []string{"cpu-clock: clocked 2.000  "}},
+		{"two metrics of one event", "ipc2,apart", nil, []string{"instructions: apart 0.000  ", "instructions: ipc2 1.500  good"}},
+		{"an estimate", "ipc2", func(r []Row) []Row { return append(r[:1], scaled(0.5, r[1:])...) }, []string{"instructions: ipc2 1.500  good (scaled)"}},
+		{"not counted", "ipc2", func(r []Row) []Row { return append(r[:1], scaled(0, r[1:])...) }, nil},
+		{"a row is missing", "ipc2", func(r []Row) []Row { return r[:1] }, nil},
+		{"divided by 0", "ipc2", func(r []Row) []Row { r[1].Value = 0; return r }, nil},
+		{"boxes apart are added up", "frequency", func(r []Row) []Row { return append(r, r[0]) }, []string{"uncore_cha/ticks/: frequency 4.000 GHz "}},
+		{"places do not mix", "ipc2", func(r []Row) []Row {
+			other := slices.Clone(r)
+			other[0].Value *= 2
+			return append(in("S0", 1, r), in("S1", 1, other)...)
+		}, []string{"instructions: ipc2 1.500  good", "instructions: ipc2 3.000  good"}},
+		{"cgroups do not mix", "ipc2", func(r []Row) []Row {
+			other := slices.Clone(r)
+			other[0].Value /= 2
+			return append(of("a", r), of("b", other)...)
+		}, []string{"instructions: ipc2 1.500  good", "instructions: ipc2 0.750  bad"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v, list, _ := selected(t, metric.Options{}, strings.Split(c.metrics, ",")...)
+			rows := vendorRows(list, values)
+			if c.change != nil {
+				rows = c.change(rows)
+			}
+			v.compute(rows, 2*time.Second)
+			var got []string
+			for _, r := range rows {
+				for _, m := range r.Metrics {
+					s := fmt.Sprintf("%s: %s %s %s %s", r.Name, m.Name, fixed(m.Value, 3), m.in73.unit, judgements[m.Judgement])
+					if m.Scaled {
+						s += " (scaled)"
+					}
+					got = append(got, s)
+				}
+			}
+			slices.Sort(got)
+			slices.Sort(c.want)
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestVendorOutput prints metrics with and without a threshold in all forms.
+func TestVendorOutput(t *testing.T) {
+	v, list, _ := selected(t, metric.Options{}, "retiring", "frontend", "ipc2")
+	rows := vendorRows(list, map[string]float64{"topdown-retiring": 30, "topdown-bad-spec": 10, "topdown-fe-bound": 30, "instructions": 3, "cycles": 2})
+	v.compute(rows, time.Second)
+	for form, c := range map[string]struct {
+		printer func(*bytes.Buffer) Printer
+		want    []string
+	}{
+		"text": {func(b *bytes.Buffer) Printer { return NewText(b, OutputOptions{Metrics: []string{}}) }, []string{
+			" #     75.0 %  retiring", " #     50.0 %  frontend", " #     1.50 ipc2"}},
+		"colors": {func(b *bytes.Buffer) Printer { return NewText(b, OutputOptions{Metrics: []string{}, Color: true}) }, []string{
+			"\x1b[31m #     75.0 %  retiring", " #     50.0 %  frontend", "\x1b[32m #     1.50 ipc2"}},
+		"columns": {func(b *bytes.Buffer) Printer { return NewText(b, OutputOptions{Metrics: []string{}, MetricOnly: true}) }, []string{
+			"         %  retiring          %  frontend                 ipc2\n                75.0                 50.0                 1.50\n"}},
+		"CSV": {func(b *bytes.Buffer) Printer { return NewCSV(b, OutputOptions{Metrics: []string{}, Separator: ","}) }, []string{
+			",75.0,%  retiring\n", ",50.0,%  frontend\n", ",1.50,ipc2\n"}},
+		"JSON": {func(b *bytes.Buffer) Printer { return NewJSON(b, OutputOptions{Metrics: []string{}}) }, []string{
+			`"metric-value" : "75.000000", "metric-unit" : "%  retiring", "metric-threshold" : "bad"}`,
+			`"metric-value" : "50.000000", "metric-unit" : "%  frontend"}`,
+			`"metric-value" : "1.500000", "metric-unit" : "ipc2", "metric-threshold" : "good"}`}},
+	} {
+		var b bytes.Buffer
+		p := c.printer(&b)
+		if err := p.Header(Outcome{Runs: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Snapshot(Snapshot{Rows: rows}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("%s: no %q in\n%s", form, want, b.String())
+			}
+		}
+	}
+}
