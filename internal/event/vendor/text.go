@@ -2,6 +2,7 @@ package vendor
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -50,11 +51,16 @@ func flags(set bool, letter string) string {
 
 // parse appends the events and metrics in a table's text.
 func (t *Table) parse(text string) error {
-	events, metrics, ok := strings.Cut("\n"+text, "\n\n")
-	if !ok {
-		return fmt.Errorf("the table has no metrics")
+	end := 0 // of the lines of events
+	if !strings.HasPrefix(text, "\n") {
+		if end = strings.Index(text, "\n\n") + 1; end == 0 {
+			return fmt.Errorf("the table has no metrics")
+		}
 	}
-	for line := range strings.SplitSeq(strings.TrimPrefix(events, "\n"), "\n") {
+	events, metrics := text[:end], text[end:]
+	t.events = slices.Grow(t.events, strings.Count(events, "\n"))
+	t.metrics = slices.Grow(t.metrics, strings.Count(metrics, "\n")-1)
+	for line := range strings.SplitSeq(events, "\n") {
 		if line == "" {
 			continue
 		}
@@ -64,7 +70,7 @@ func (t *Table) parse(text string) error {
 		}
 		t.events = append(t.events, e)
 	}
-	for line := range strings.SplitSeq(strings.TrimSuffix(metrics, "\n"), "\n") {
+	for line := range strings.SplitSeq(metrics, "\n") {
 		if line != "" {
 			t.metrics = append(t.metrics, parseMetric(line))
 		}

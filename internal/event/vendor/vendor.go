@@ -59,7 +59,10 @@ func New(events []Event, metrics []Metric) *Table {
 }
 
 func (t *Table) sort() {
-	slices.SortStableFunc(t.events, func(a, b Event) int { return cmp.Or(strings.Compare(a.PMU, b.PMU), strings.Compare(a.Name, b.Name)) })
+	byPMU := func(a, b Event) int { return cmp.Or(strings.Compare(a.PMU, b.PMU), strings.Compare(a.Name, b.Name)) }
+	if !slices.IsSortedFunc(t.events, byPMU) { // they are, in the program, if they come from one table
+		slices.SortStableFunc(t.events, byPMU)
+	}
 	slices.SortStableFunc(t.metrics, func(a, b Metric) int {
 		return cmp.Or(strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)), strings.Compare(a.PMU, b.PMU))
 	})
