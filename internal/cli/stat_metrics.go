@@ -50,20 +50,27 @@ func (c *metricChooser) load() error {
 	return nil
 }
 
-// split sorts the names of -M: metrics of bperf, and metrics and groups of metrics of the CPU's vendor.
+// split sorts the names of -M: metrics of bperf, and metrics and groups of metrics of the CPU's vendor. An alias of bperf's, as "IPC", is the
+// vendor's metric of that name if there is one.
 func (c *metricChooser) split(list string) (own, ofVendor []string, err error) {
 	for name := range strings.SplitSeq(list, ",") {
-		if name = strings.TrimSpace(name); stat.HasMetric(name) {
+		name = strings.TrimSpace(name)
+		known, has := stat.HasMetric(name)
+		if !has {
+			if err := c.load(); err != nil {
+				return nil, nil, err
+			}
+		}
+		switch {
+		case has:
 			own = append(own, name)
-			continue
-		}
-		if err := c.load(); err != nil {
-			return nil, nil, err
-		}
-		if len(c.catalog.Find(name)) == 0 {
+		case len(c.catalog.Find(name)) > 0:
+			ofVendor = append(ofVendor, name)
+		case known != "":
+			own = append(own, known)
+		default:
 			return nil, nil, c.unknown(name)
 		}
-		ofVendor = append(ofVendor, name)
 	}
 	return own, ofVendor, nil
 }

@@ -424,39 +424,3 @@ func TestStatIgnored(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
-
-// TestStatVendorMetrics computes metrics of other CPUs' vendors that need no PMU.
-func TestStatVendorMetrics(t *testing.T) {
-	stat := func(cpu string, args ...string) result {
-		t.Helper()
-		cmd := bperf(append([]string{"stat"}, args...)...)
-		cmd.Env = append(cmd.Environ(), "PERF_CPUID="+cpu)
-		return run(t, cmd)
-	}
-	const server = "GenuineIntel-6-8F-8" // Sapphire Rapids
-	got := stat(server, "-j", "-M", "tma_info_system_time", "sleep", "0.1")
-	if !strings.Contains(got.stderr, `"event" : "duration_time"`) || !strings.Contains(got.stderr, `"metric-unit" : "tma_info_system_time", "metric-threshold" : "`) {
-		t.Errorf("%+v", got)
-	}
-	match := regexp.MustCompile(`"metric-value" : "([0-9.]+)"`).FindStringSubmatch(got.stderr)
-	if match == nil {
-		t.Fatalf("%+v", got)
-	}
-	if seconds, err := strconv.ParseFloat(match[1], 64); err != nil || seconds < 0.1 {
-		t.Errorf("the metric is %s, want at least 0.1 s", match[1])
-	}
-	for _, c := range []struct {
-		cpu, want string
-		status    int
-		args      []string
-	}{
-		{server, "--td-level 9: this CPU has metrics for the levels 1 to 6", 1, []string{"--topdown", "--td-level", "9"}},
-		{"AuthenticAMD-1-1-1", "--topdown needs the metrics of the group TopdownL1, and bperf has none for AuthenticAMD-1-1-1", 1, []string{"--topdown"}},
-		{"AuthenticAMD-1-1-1", "-T needs metrics of transactions, and bperf has none for AuthenticAMD-1-1-1", 1, []string{"-T"}},
-		{server, `no metric is named "tma_cor_bound"; nearest: tma_core_bound`, 129, []string{"-M", "tma_cor_bound"}},
-	} {
-		if got := stat(c.cpu, append(c.args, "true")...); got.status != c.status || !strings.Contains(got.stderr, c.want) {
-			t.Errorf("%v: %+v", c.args, got)
-		}
-	}
-}

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"io/fs"
 	"iter"
 	"os"
 	"regexp"
@@ -97,7 +98,7 @@ func isBox(name, kind string) bool {
 func (p *pmu) vendorEvent(name string) (vendor.Event, bool) {
 	t := p.vendorTable()
 	for _, key := range p.vendorKeys(t) {
-		if e, ok := t.Event(key, name); ok && p.compatible(e) {
+		if e, ok := t.Event(key, name); ok && compatible(p.fsys, p.name, e.Compat) {
 			return e, true
 		}
 	}
@@ -110,7 +111,7 @@ func (p *pmu) vendorEvents() iter.Seq[vendor.Event] {
 		t := p.vendorTable()
 		for _, key := range p.vendorKeys(t) {
 			for e := range t.Events(key) {
-				if p.compatible(e) && !yield(e) {
+				if compatible(p.fsys, p.name, e.Compat) && !yield(e) {
 					return
 				}
 			}
@@ -118,16 +119,16 @@ func (p *pmu) vendorEvents() iter.Seq[vendor.Event] {
 	}
 }
 
-// compatible reports whether an event is for this PMU, which says in the file identifier what it is.
-func (p *pmu) compatible(e vendor.Event) bool {
-	if e.Compat == "" {
+// compatible reports whether a PMU, which says in the file identifier what it is, fits Compat of an event or metric.
+func compatible(devices fs.FS, pmu, compat string) bool {
+	if compat == "" {
 		return true
 	}
-	text, err := readFile(p.fsys, p.name+"/identifier")
+	text, err := readFile(devices, pmu+"/identifier")
 	if err != nil {
 		return false
 	}
-	ok, err := regexp.MatchString("^(?:"+e.Compat+")$", strings.TrimSpace(text))
+	ok, err := regexp.MatchString("^(?:"+compat+")$", strings.TrimSpace(text))
 	return ok && err == nil
 }
 

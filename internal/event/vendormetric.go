@@ -1,11 +1,6 @@
 package event
 
-import (
-	"regexp"
-	"strings"
-
-	"github.com/bperf/bperf/internal/event/vendor"
-)
+import "github.com/bperf/bperf/internal/event/vendor"
 
 // VendorMetrics returns the metrics that the vendor of the CPU publishes, except those of PMUs that the machine does not have.
 func (m *Machine) VendorMetrics() []vendor.Metric {
@@ -27,14 +22,7 @@ func (m *Machine) counts(of *vendor.Metric) bool {
 		if of.PMU != "" && !isBox(name, of.PMU) {
 			continue
 		}
-		if of.Compat == "" {
-			return true
-		}
-		text, err := readFile(m.devices, name+"/identifier")
-		if err != nil {
-			continue
-		}
-		if ok, err := regexp.MatchString("^(?:"+of.Compat+")$", strings.TrimSpace(text)); ok && err == nil {
+		if compatible(m.devices, name, of.Compat) {
 			return true
 		}
 	}

@@ -213,10 +213,13 @@ func (r *Row) runUnit() (scale float64, unit string) {
 	return r.Event.Scale, r.Event.Unit
 }
 
-// HasMetric reports whether bperf itself defines a metric of this name or alias, ignoring case.
-func HasMetric(name string) bool {
-	_, err := findMetric(name)
-	return err == nil
+// HasMetric reports whether bperf itself defines a metric of this name, ignoring case. With an alias, known is the metric's name.
+func HasMetric(name string) (known string, has bool) {
+	m, err := findMetric(name)
+	if err != nil {
+		return "", false
+	}
+	return m.Name, strings.EqualFold(m.Name, name)
 }
 
 // MetricEvents returns the events that the named metrics need, as terms for the event parser. names is a comma-separated list. The events

@@ -189,7 +189,7 @@ func (a *archive) table(cpuid string) (*Table, error) {
 // model returns the name of a CPU's model.
 func (a *archive) model(cpuid string) (string, bool) {
 	for _, cpu := range a.cpus {
-		if fits(cpuid, cpu.Pattern) {
+		if Fits(cpuid, cpu.Pattern) {
 			return cpu.Model, true
 		}
 	}

@@ -77,7 +77,7 @@ func TestFits(t *testing.T) {
 		{"", "0x00000000410fd0c0", false},
 		{"", "GenuineIntel-6-2A", false},
 	} {
-		if got := fits(test.cpuid, test.pattern); got != test.want {
+		if got := Fits(test.cpuid, test.pattern); got != test.want {
 			t.Errorf("%q fits %q: %v", test.cpuid, test.pattern, got)
 		}
 	}

@@ -41,8 +41,9 @@ func ID(id string) string {
 
 var opened = sync.OnceValues(func() (*archive, error) { return openArchive(embedded) })
 
-// fits reports whether a CPU matches a pattern of mapfile.csv.
-func fits(cpuid, pattern string) bool {
+// Fits reports whether a CPU, named as for ForCPU, fits a pattern of mapfile.csv or of a metric's expression: a MIDR, or a regular expression
+// on x86.
+func Fits(cpuid, pattern string) bool {
 	if strings.HasPrefix(pattern, "0x") {
 		return fitsMIDR(cpuid, pattern)
 	}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"encoding/json"
+	"math"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bperf/bperf/test/require"
+)
+
+// statOfCPU runs stat with the tables of a CPU.
+func statOfCPU(t *testing.T, cpu string, args ...string) result {
+	t.Helper()
+	cmd := bperf(append([]string{"stat"}, args...)...)
+	cmd.Env = append(cmd.Environ(), "PERF_CPUID="+cpu)
+	return run(t, cmd)
+}
+
+// TestStatVendorMetrics computes metrics of other CPUs' vendors that need no PMU.
+func TestStatVendorMetrics(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the metrics are those of x86")
+	}
+	const server = "GenuineIntel-6-8F-8" // Sapphire Rapids
+	got := statOfCPU(t, server, "-j", "-M", "tma_info_system_time", "sleep", "0.1")
+	if !strings.Contains(got.stderr, `"event" : "duration_time"`) || !strings.Contains(got.stderr, `"metric-unit" : "tma_info_system_time", "metric-threshold" : "`) {
+		t.Errorf("%+v", got)
+	}
+	match := regexp.MustCompile(`"metric-value" : "([0-9.]+)"`).FindStringSubmatch(got.stderr)
+	if match == nil {
+		t.Fatalf("%+v", got)
+	}
+	if seconds, err := strconv.ParseFloat(match[1], 64); err != nil || seconds < 0.1 {
+		t.Errorf("the metric is %s, want at least 0.1 s", match[1])
+	}
+	for _, c := range []struct {
+		cpu, want string
+		status    int
+		args      []string
+	}{
+		{server, "--td-level 9: this CPU has metrics for the levels 1 to 6", 1, []string{"--topdown", "--td-level", "9"}},
+		{"AuthenticAMD-1-1-1", "--topdown needs the metrics of the group TopdownL1, and bperf has none for AuthenticAMD-1-1-1", 1, []string{"--topdown"}},
+		{"AuthenticAMD-1-1-1", "-T needs metrics of transactions, and bperf has none for AuthenticAMD-1-1-1", 1, []string{"-T"}},
+		{server, `no metric is named "tma_cor_bound"; nearest: tma_core_bound`, 129, []string{"-M", "tma_cor_bound"}},
+	} {
+		if got := statOfCPU(t, c.cpu, append(c.args, "true")...); got.status != c.status || !strings.Contains(got.stderr, c.want) {
+			t.Errorf("%v: %+v", c.args, got)
+		}
+	}
+}
+
+// TestStatVendorEvents counts the same under the vendor's names, in another case than those of sysfs, as under perf's, and computes a metric of
+// them.
+func TestStatVendorEvents(t *testing.T) {
+	require.ExactPMU(t)
+	const neoverseN1 = "0x00000000410fd0c0"
+	got := statOfCPU(t, neoverseN1, "-j", "-e", "{instructions:u,INST_RETIRED:u,cycles:u,CPU_CYCLES:u}", "-M", "ipc", "true")
+	counts := map[string]float64{}
+	var ipc string
+	for line := range strings.Lines(got.stderr) {
+		var row struct {
+			Event string
+			Value string `json:"counter-value"`
+			IPC   string `json:"metric-value"`
+			Unit  string `json:"metric-unit"`
+		}
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			t.Fatalf("%v in %+v", err, got)
+		}
+		counts[row.Event], _ = strconv.ParseFloat(row.Value, 64)
+		if row.Unit == "per cycle  ipc" {
+			ipc = row.IPC
+		}
+	}
+	if n := counts["INST_RETIRED:u"]; n == 0 || n != counts["instructions:u"] {
+		t.Errorf("INST_RETIRED:u differs from instructions:u: %v", counts)
+	}
+	if n := counts["CPU_CYCLES:u"]; n == 0 || n != counts["cycles:u"] {
+		t.Errorf("CPU_CYCLES:u differs from cycles:u: %v", counts)
+	}
+	want := counts["INST_RETIRED"] / counts["CPU_CYCLES"]
+	if value, err := strconv.ParseFloat(ipc, 64); err != nil || !(math.Abs(value-want) < 1e-3) {
+		t.Errorf("the metric is %q, want %v: %+v", ipc, want, got)
+	}
+}
