@@ -231,10 +231,11 @@ func randomAccesses(t *testing.T) string {
 	return hardwareRecording(t, accessFields, samples...)
 }
 
-// kernelSymbols writes hardwareSymbols.
-func kernelSymbols(t *testing.T) string {
+// kernelSymbols writes a file like /proc/kallsyms.
+func kernelSymbols(t *testing.T, symbols string) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "kallsyms")
-	if err := os.WriteFile(path, []byte(hardwareSymbols), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(symbols), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -242,7 +243,7 @@ func kernelSymbols(t *testing.T) string {
 
 // TestReportModes prints branches, accesses to memory, and the keys of both.
 func TestReportModes(t *testing.T) {
-	symbols := kernelSymbols(t)
+	symbols := kernelSymbols(t, hardwareSymbols)
 	got := map[string]string{}
 	for _, tt := range hardwareReports {
 		report := runHere(t, slices.Concat([]string{"report", "--kallsyms", symbols, "-i", tt.record(t)}, tt.args)...)
@@ -258,7 +259,7 @@ func TestReportModes(t *testing.T) {
 
 // TestReportModesBesidePerf compares the same reports with those of perf.
 func TestReportModesBesidePerf(t *testing.T) {
-	perf, symbols := require.NewestPerf(t), kernelSymbols(t)
+	perf, symbols := require.NewestPerf(t), kernelSymbols(t, hardwareSymbols)
 	for _, tt := range slices.Concat(hardwareReports, randomReports) {
 		args := slices.Concat([]string{"report", "--stdio", "--kallsyms", symbols, "-i", tt.record(t)}, tt.args)
 		ours, theirs := run(t, bperf(args...)), run(t, exec.Command(perf, args...))
@@ -271,7 +272,7 @@ func TestReportModesBesidePerf(t *testing.T) {
 
 // TestReportModesElsewhere checks what other outputs do with a recording of branches.
 func TestReportModesElsewhere(t *testing.T) {
-	input, symbols := branchRecording(t), kernelSymbols(t)
+	input, symbols := branchRecording(t), kernelSymbols(t, hardwareSymbols)
 	for _, tt := range []struct {
 		args []string
 		want string

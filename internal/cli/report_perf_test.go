@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,12 @@ import (
 // TestReportBesidePerf compares whole reports of small recordings, with options that only decide what is shown.
 func TestReportBesidePerf(t *testing.T) {
 	perf := require.NewestPerf(t)
+	// perf would take the symbols of the kernel that runs, whichever kernel was recorded.
+	text := "ffffffff81000000 T _text\n"
+	for at := uint64(0xffffffff81100000); at < 0xffffffff82400000; at += 1 << 20 {
+		text += fmt.Sprintf("%x T function_%x\n", at, at>>20&0xfff)
+	}
+	symbols := kernelSymbols(t, text)
 	for _, tt := range []struct {
 		recordings []string
 		args       []string
@@ -40,7 +47,7 @@ func TestReportBesidePerf(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			args := append([]string{"report", "--stdio", "-i", file}, tt.args...)
+			args := append([]string{"report", "--stdio", "--kallsyms", symbols, "-i", file}, tt.args...)
 			want, got := withoutTip(string(output(t, exec.Command(perf), args...))), string(output(t, bperf(), args...))
 			if diff := cmp.Diff(want, got); diff != "" || strings.Count(got, "%") < 2 {
 				t.Errorf("%s, %q (-perf +bperf):\n%s", name, tt.args, diff)

@@ -47,16 +47,24 @@ func sleepInFunctions() error {
 
 //go:noinline
 func napLong() error {
-	ts := syscall.NsecToTimespec(int64(onceLong))
-	err := syscall.Nanosleep(&ts, nil)
+	err := nap(onceLong)
 	sink++ // so that it is no tail call
 	return err
 }
 
+// nap sleeps for the whole time: Go's runtime interrupts system calls on a busy machine.
+func nap(d time.Duration) error {
+	ts := syscall.NsecToTimespec(int64(d))
+	for {
+		if err := syscall.Nanosleep(&ts, &ts); err != syscall.EINTR {
+			return err
+		}
+	}
+}
+
 //go:noinline
 func napShort() error {
-	ts := syscall.NsecToTimespec(int64(onceShort))
-	err := syscall.Nanosleep(&ts, nil)
+	err := nap(onceShort)
 	sink++
 	return err
 }
