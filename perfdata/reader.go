@@ -176,8 +176,8 @@ func (r *Reader) Owner() (uid uint32, known bool) {
 // one that has more properties and the same index.
 func (r *Reader) Events() []*Event { return r.stream.about.tables.Load().events }
 
-// EventByID returns the event with an ID, or nil. If several events have the ID, it is that of the first one. While a pipe is read, events can
-// be added.
+// EventByID returns the event with an ID, or nil. If several events have the ID, it is that of the first one. While a pipe is read, events
+// can be added.
 func (r *Reader) EventByID(id uint64) *Event { return r.stream.about.tables.Load().byID[id] }
 
 // Features returns the features of the recording. While a pipe is read, features can be added.
@@ -194,8 +194,8 @@ func (r *Reader) ByteOrder() binary.ByteOrder {
 // Stats returns statistics of what was read so far. They cover the whole recording when Records or Batches has ended.
 func (r *Reader) Stats() Stats { return r.stream.stats.snapshot() }
 
-// Records returns an iterator over all records in the order of time. Records with the same time, and records without a time, keep the order of
-// the file. A record without a time comes before all records that wait for their round to finish, as in perf.
+// Records returns an iterator over all records in the order of time. Records with the same time, and records without a time, keep the order
+// of the file. A record without a time comes before all records that wait for their round to finish, as in perf.
 //
 // Only one of Records and Batches can be iterated, and only once. The iterator ends after the first error, which names the offset in the
 // file. A file that ends in the middle of a record is no error: Stats reports it as Truncated.

@@ -48,9 +48,9 @@ const maxRecord = math.MaxUint16
 // pendingSize is the number of encoded bytes that Write buffers before it writes them.
 const pendingSize = 64 << 10
 
-// NewWriter returns a Writer of a file, usually an empty *os.File. If the process is killed, a Reader can read what was written, including the
-// events and their names. Close writes the features. If f is also an io.WriterAt, each FinishedRound updates the header, so that perf can read
-// an unclosed file up to its last finished round.
+// NewWriter returns a Writer of a file, usually an empty *os.File. If the process is killed, a Reader can read what was written, including
+// the events and their names. Close writes the features. If f is also an io.WriterAt, each FinishedRound updates the header, so that perf
+// can read an unclosed file up to its last finished round.
 func NewWriter(f io.WriteSeeker, o Options) (*Writer, error) {
 	w, err := newWriter(f, o)
 	if err != nil {

@@ -122,8 +122,8 @@ func (r *Report) function(b *bufio.Writer, f *Function, o TextOptions) {
 	fmt.Fprintln(b)
 }
 
-// heading writes perf's two lines before a function and returns the width of the columns. As in perf annotate --group, the number of samples is
-// that of the first event.
+// heading writes perf's two lines before a function and returns the width of the columns. As in perf annotate --group, the number of
+// samples is that of the first event.
 func (r *Report) heading(b *bufio.Writer, f *Function, o TextOptions) (width int) {
 	column := " Percent"
 	switch {

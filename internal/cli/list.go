@@ -303,7 +303,8 @@ func (l *lister) print(events []listed) error {
 	return err
 }
 
-// encoding returns a line with the PMU and the config of an event, or the expression of a metric of the CPU's vendor. It is empty for events that no PMU counts, and for forms of events.
+// encoding returns a line with the PMU and the config of an event, or the expression of a metric of the CPU's vendor. It is empty for
+// events that no PMU counts, and for forms of events.
 func (l *lister) encoding(e listed) string {
 	switch {
 	case e.metric != nil:

@@ -44,7 +44,7 @@ const (
 	noPrograms  = "bperf disassembles and finds source lines itself"
 	noDebugging = "bperf has no messages for its own developers"
 	noModules   = "bperf always looks for the symbols of modules"
-	noBlocks    = "bperf does not look at the blocks between branches"
+	noBlocks    = "of the blocks between branches, bperf has only report --total-cycles"
 	noDataTypes = "bperf does not look for types of data"
 	noSnapshots = "bperf does not record hardware traces"
 	ownThreads  = "bperf's collector needs no such setting"

@@ -106,8 +106,8 @@ func (f *recordingFlags) writeHeader(cmd *cobra.Command, w io.Writer, recording 
 // isRecording reports whether a regular file begins like a recording.
 func isRecording(path string) bool { return regularFile(path, perfdata.IsRecording) }
 
-// regularFile reports what f says of a regular file. It reads nothing from a pipe. It is false for a file that cannot be read: the caller's own
-// open reports the error.
+// regularFile reports what f says of a regular file. It reads nothing from a pipe. It is false for a file that cannot be read: the caller's
+// own open reports the error.
 func regularFile(path string, f func(io.ReaderAt) bool) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {

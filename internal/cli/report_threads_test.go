@@ -66,7 +66,8 @@ func TestReportThreads(t *testing.T) {
 	}
 }
 
-// TestReportThreadsBesidePerf compares the table with that of perf 6.1 and a newer one: of a written recording, and of those of all recorders.
+// TestReportThreadsBesidePerf compares the table with that of perf 6.1 and a newer one: of a written recording, and of those of all
+// recorders.
 func TestReportThreadsBesidePerf(t *testing.T) {
 	require.Root(t)
 	perfs := []string{distributionPerf(t), require.NewestPerf(t)}

@@ -53,8 +53,8 @@ func TestStatVendorMetrics(t *testing.T) {
 	}
 }
 
-// TestStatVendorEvents counts the same under the vendor's names, in another case than those of sysfs, as under perf's, and computes a metric of
-// them.
+// TestStatVendorEvents counts the same under the vendor's names, in another case than those of sysfs, as under perf's, and computes a
+// metric of them.
 func TestStatVendorEvents(t *testing.T) {
 	require.ExactPMU(t)
 	const neoverseN1 = "0x00000000410fd0c0"

@@ -14,8 +14,8 @@ type source struct {
 	vendor *vendor.Event // nil for a file
 }
 
-// source finds what defines the event that a is the name of. An event file hides the vendor's event of the same name. The vendor's table is not
-// touched for terms.
+// source finds what defines the event that a is the name of. An event file hides the vendor's event of the same name. The vendor's table is
+// not touched for terms.
 func (p *pmu) source(a param) (s source, ok bool, err error) {
 	if s.terms, ok, err = p.alias(a.key); ok || err != nil || a.hasValue {
 		return s, ok, err

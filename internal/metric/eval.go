@@ -91,8 +91,7 @@ func (f *Facts) value(n *node) float64 {
 }
 
 // compute applies an operator or function. As in perf, & and | are logical, and ^ and % convert their operands to whole numbers. Dividing
-// by 0
-// gives NaN, except in d_ratio, where it gives 0.
+// by 0 gives NaN, except in d_ratio, where it gives 0.
 func compute(o op, args []float64) float64 {
 	a := args[0]
 	if o == negate {

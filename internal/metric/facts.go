@@ -17,9 +17,8 @@ type Session struct {
 	CPUs   []int // the CPUs that it counts on; nil without -C
 }
 
-// Literals reads the values of the literals of expressions. The caller passes /sys and /proc. A literal that the machine does not
-// describe, such
-// as the frequency of a virtual machine's TSC, has no value.
+// Literals reads the values of the literals of expressions. The caller passes /sys and /proc. A literal that the machine does not describe,
+// such as the frequency of a virtual machine's TSC, has no value.
 func Literals(sys, proc fs.FS, s Session) (map[string]float64, error) {
 	topology, err := target.ReadTopology(sys)
 	if err != nil {

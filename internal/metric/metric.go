@@ -1,6 +1,5 @@
 // Package metric computes the metrics that the makers of CPUs define in perf's expression language. It parses expressions, chooses which
-// events
-// to count together, and computes values and thresholds from counts. It opens no events.
+// events to count together, and computes values and thresholds from counts. It opens no events.
 package metric
 
 import (
@@ -283,8 +282,7 @@ func (o *Options) groups(m *vendor.Metric, name string) bool {
 }
 
 // share puts the events of the metrics into sets. As in perf, metrics without a group share one set, and a metric whose events are all in
-// the
-// set of a larger metric uses that.
+// the set of a larger metric uses that.
 func (s *Selection) share(grouped []bool, noMerge bool) {
 	s.Of = make([]int, len(s.Metrics))
 	order := make([]int, len(s.Metrics))

@@ -213,8 +213,8 @@ func (c *collector) conclude() error {
 	return nil
 }
 
-// readLost returns the number of samples of an event that found no room. For a group that is read as one, the leader has the number, because only
-// the leader samples.
+// readLost returns the number of samples of an event that found no room. For a group that is read as one, the leader has the number,
+// because only the leader samples.
 func (s *sources) readLost(o *opened, fd *perfevent.Event) (uint64, error) {
 	words := 1 // the value, or the number of events
 	if o.attr.ReadFormat&perfevent.ReadFormatTimes != 0 {

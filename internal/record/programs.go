@@ -214,8 +214,8 @@ func (p *programs) pipe(set func(perfdata.FeatureID, perfdata.FeatureValue) erro
 	return nil
 }
 
-// writeNames writes the programs that were fetched since the last call to a pipe, without their code, so that readers of the stream know which
-// program a function belongs to.
+// writeNames writes the programs that were fetched since the last call to a pipe, without their code, so that readers of the stream know
+// which program a function belongs to.
 func (p *programs) writeNames(set func(perfdata.FeatureID, perfdata.FeatureValue) error) error {
 	if p == nil {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"github.com/bperf/bperf/internal/target"
 )
 
-// recorder is the session of a recording. Two goroutines work on it: the one that calls Run owns it, and the collector's runs while samples arrive.
+// recorder is the session of a recording. Two goroutines work on it: the one that calls Run owns it, and the collector's runs while samples
+// arrive.
 type recorder struct {
 	*session.Session
 	cfg       *Config

@@ -189,8 +189,8 @@ func traceWidth(f *tracedata.Field) int {
 }
 
 // Trace returns a function that appends what distinguishes a sample of a tracepoint, for profile.Details.Trace: two parts for the key
-// "trace" and for each field that is a key. The first is the value, the second its text; both are empty if no key needs them. It appends nothing
-// for other events. Several goroutines may call the function.
+// "trace" and for each field that is a key. The first is the value, the second its text; both are empty if no key needs them. It appends
+// nothing for other events. Several goroutines may call the function.
 func (o *Options) Trace() func(event *perfdata.Event, raw, out []byte, function tracedata.Resolve) []byte {
 	if o.tracepoints == nil {
 		return nil

@@ -229,7 +229,8 @@ func (o *Options) NeedsStacks() bool {
 		slices.Contains(slices.Concat(o.Sort, o.Fields, o.More), "parent")
 }
 
-// CheckEarly checks the columns before the recording is known: unknown sort keys can be fields of its tracepoints, unless samples are counted.
+// CheckEarly checks the columns before the recording is known: unknown sort keys can be fields of its tracepoints, unless samples are
+// counted.
 func (o *Options) CheckEarly() error {
 	early := *o
 	if !o.Counted {

@@ -177,8 +177,8 @@ func blockedOf(p *profile.Profile) (all []blocked) {
 	return all
 }
 
-// bound checks the time of a thread that sleeps for a total time in several parts. The timer already runs when the thread leaves its CPU, and the thread
-// may wait there on a busy machine. So the minimum is half of the time, and the maximum is the time of the whole run.
+// bound checks the time of a thread that sleeps for a total time in several parts. The timer already runs when the thread leaves its CPU,
+// and the thread may wait there on a busy machine. So the minimum is half of the time, and the maximum is the time of the whole run.
 func bound(t *testing.T, what string, got, sleeps, wall time.Duration) {
 	t.Helper()
 	if got < sleeps/2 || got > wall {
@@ -431,7 +431,8 @@ func TestWall(t *testing.T) {
 	}
 }
 
-// TestOffCPUCgroup measures the threads of a cgroup: one that sleeps since before the start, and one that begins to wait. Others are not measured.
+// TestOffCPUCgroup measures the threads of a cgroup: one that sleeps since before the start, and one that begins to wait. Others are not
+// measured.
 func TestOffCPUCgroup(t *testing.T) {
 	require.Root(t)
 	dir := newCgroup(t)

@@ -48,7 +48,8 @@ type shownMetric struct {
 	judgement metric.Judgement
 }
 
-// metrics returns the row's metrics that the version prints, in its form. Metrics of BPF programs, which no perf has, are printed in any case.
+// metrics returns the row's metrics that the version prints, in its form. Metrics of BPF programs, which no perf has, are printed in any
+// case.
 func (o *OutputOptions) metrics(r *Row) []shownMetric {
 	var list []shownMetric
 	for i := range r.Metrics {

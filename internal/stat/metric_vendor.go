@@ -33,9 +33,8 @@ func NewVendorMetrics(f *metric.Facts) *VendorMetrics {
 // Add parses the events that a selection of metrics needs. parse is the parser of the session's events. It numbers their terms from first.
 // Add returns the events, whose terms follow one another.
 //
-// The events of a set are a weak group for each PMU, because a group counts on one PMU. Software and tool events always run, so they are
-// in no
-// group.
+// The events of a set are a weak group for each PMU, because a group counts on one PMU. Software and tool events always run, so they are in
+// no group.
 func (v *VendorMetrics) Add(s *metric.Selection, first int, parse func(string) (event.List, error)) (event.List, error) {
 	a := arranger{parse: parse, term: first, tools: make(map[string]int)}
 	terms := make([]map[string]int, len(s.Sets))
@@ -136,9 +135,8 @@ func (a *arranger) add(names []string, terms map[string]int) error {
 	return nil
 }
 
-// slotsEvents are the names of the event that counts with the topdown events of an Intel CPU: the kernel accepts those only in a group
-// that it
-// leads (tools/perf/Documentation/topdown.txt).
+// slotsEvents are the names of the event that counts with the topdown events of an Intel CPU: the kernel accepts those only in a group that
+// it leads (tools/perf/Documentation/topdown.txt).
 var slotsEvents = []string{"slots", "topdown.slots"}
 
 // bare returns the name of an event without its PMU, and the part before it.
@@ -195,8 +193,7 @@ func (a *arranger) slotsFirst(names []string) []string {
 type scope struct{ place, group string }
 
 // compute adds the metrics to the rows. Each is computed for every place and cgroup, and stands in the first row of its events. elapsed is
-// the
-// time in which the rows were counted. A metric that cannot be computed is left out.
+// the time in which the rows were counted. A metric that cannot be computed is left out.
 func (v *VendorMetrics) compute(rows []Row, elapsed time.Duration) {
 	if v == nil {
 		return

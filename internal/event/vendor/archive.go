@@ -158,8 +158,8 @@ func decompress(data, base []byte) ([]byte, error) {
 	return decoder.DecodeAll(data, nil)
 }
 
-// everywhere are the names of the tables that are part of each model's: what does not depend on the CPU, and the PMUs of systems on chips, which
-// Compat tells apart.
+// everywhere are the names of the tables that are part of each model's: what does not depend on the CPU, and the PMUs of systems on chips,
+// which Compat tells apart.
 var everywhere = []string{"common", "sys"}
 
 // table returns the table of a CPU. It is that of all CPUs if no model fits.

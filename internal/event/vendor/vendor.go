@@ -1,5 +1,5 @@
-// Package vendor has the events and metrics that the vendors of CPUs publish, by CPU model: names and encodings, no descriptions. The facts are
-// those of the kernel's tools/perf/pmu-events; docs/dependencies.md says where they come from.
+// Package vendor has the events and metrics that the vendors of CPUs publish, by CPU model: names and encodings, no descriptions. The facts
+// are those of the kernel's tools/perf/pmu-events; docs/dependencies.md says where they come from.
 package vendor
 
 //go:generate go run ../../../test/upstream/vendorevents

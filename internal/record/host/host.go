@@ -24,8 +24,8 @@ func (f Features) text(id perfdata.FeatureID, s string) {
 	}
 }
 
-// System returns the architecture, the host name and the kernel release. root is the root directory of the machine. It leaves out what it cannot
-// read.
+// System returns the architecture, the host name and the kernel release. root is the root directory of the machine. It leaves out what it
+// cannot read.
 func System(root fs.FS) Features {
 	m := machineReader{root}
 	f := Features{perfdata.FeatureArch: perfdata.Text(uname())}

@@ -213,8 +213,8 @@ var registers = map[uint64]string{
 	0x3f7: "frontend",
 }
 
-// fixed are events that are counted by a fixed counter. The code in the JSON files is that of the counter; the kernel finds the counter by these
-// codes (arch/x86/events/intel/core.c, intel_perfmon_event_map). They have the same period on all models.
+// fixed are events that are counted by a fixed counter. The code in the JSON files is that of the counter; the kernel finds the counter by
+// these codes (arch/x86/events/intel/core.c, intel_perfmon_event_map). They have the same period on all models.
 var fixed = map[string]string{
 	"inst_retired.any":            "event=0xc0",
 	"inst_retired.any_p":          "event=0xc0",

@@ -11,8 +11,8 @@ import (
 	"github.com/bperf/bperf/internal/event/vendor"
 )
 
-// bases are the models that others differ little from: members of a family share most events. The tables of the others are compressed with the
-// table of one of these as the dictionary, which makes all tables together less than half as long. Which one of them, size decides.
+// bases are the models that others differ little from: members of a family share most events. The tables of the others are compressed with
+// the table of one of these as the dictionary, which makes all tables together less than half as long. Which one of them, size decides.
 var bases = []string{"alderlake", "amdzen5", "arm/neoverse-v3", "broadwellx", "goldmont", "icelake", "jaketown", "lunarlake", "sapphirerapids",
 	"sierraforest", "skylakex", "snowridgex", "westmereex"}
 
