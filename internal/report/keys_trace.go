@@ -18,6 +18,13 @@ const (
 	traceFields = "trace_fields" // stands for the keys of all fields of all tracepoints
 )
 
+// maxTraceFields limits the fields that are keys, because each sample has a part for each of them. maxTraceWidth limits the width of a column,
+// in characters: the recording says how large a field is.
+const (
+	maxTraceFields = 1000
+	maxTraceWidth  = 256
+)
+
 // traceKey is a hardware key.
 var traceKey = &key{
 	name: traceName, title: "Trace output", scope: ofSample, needs: profile.Trace,
@@ -96,6 +103,9 @@ func (o *Options) withFields(names []string) ([]string, error) {
 		if len(keys) == 0 && name != traceFields {
 			all = append(all, name)
 		}
+	}
+	if n := len(o.tracepoints.fields); n > maxTraceFields {
+		return nil, fmt.Errorf("sort keys of %d fields of tracepoints: at most %d can be shown", n, maxTraceFields)
 	}
 	return all, nil
 }
@@ -182,10 +192,11 @@ func (t *tracepoints) key(tp tracepoint, field *tracedata.Field, raw bool) *key 
 
 // traceWidth returns the width that perf reserves for the values of a field: of a number as hexadecimal digits after 0x.
 func traceWidth(f *tracedata.Field) int {
-	if f.IsString() {
-		return f.Size
+	width := f.Size
+	if !f.IsString() {
+		width = 2 + 2*min(f.Size, maxTraceWidth)
 	}
-	return 2 + 2*f.Size
+	return min(width, maxTraceWidth)
 }
 
 // Trace returns a function that appends what distinguishes a sample of a tracepoint, for profile.Details.Trace: two parts for the key
