@@ -75,7 +75,7 @@ func (o *statOptions) noter(given func(string) bool) func(string) {
 // printer returns a printer of the requested form.
 func (o *statOptions) printer(cfg *stat.Config, out *statOutput) stat.Printer {
 	form := o.form()
-	form.Color = onTerminal(out.Writer)
+	form.Color = onTerminal(out.Writer) && os.Getenv("NO_COLOR") == "" // no-color.org
 	form.Aggregation = cfg.Aggregation
 	form.Interval = cfg.Interval > 0
 	form.Defaults = cfg.Defaults
