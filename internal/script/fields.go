@@ -48,6 +48,8 @@ const (
 	fieldInstruction
 	fieldInstructionLength
 	fieldDisassembly
+	fieldBlocks
+	fieldBlockLengths
 	// perf prints these for hardware traces, which bperf does not decode, and for what perf inject merges from guests. They are accepted for
 	// perf's command lines and print nothing.
 	fieldCallIndent
@@ -67,7 +69,7 @@ var fieldNames = []struct {
 	{"data_src", fieldDataSource}, {"weight", fieldWeight}, {"bpf-output", fieldBPFOutput}, {"phys_addr", fieldPhysAddr}, {"data_page_size", fieldDataPageSize},
 	{"code_page_size", fieldCodePageSize}, {"ins_lat", fieldInstructionLatency}, {"retire_lat", fieldRetireLatency}, {"misc", fieldMisc}, {"tod", fieldTimeOfDay},
 	{"cgroup", fieldCgroup}, {"dsoff", fieldDSOOffset}, {"flags", fieldFlags},
-	{"insn", fieldInstruction}, {"insnlen", fieldInstructionLength}, {"disasm", fieldDisassembly},
+	{"insn", fieldInstruction}, {"insnlen", fieldInstructionLength}, {"disasm", fieldDisassembly}, {"brstackinsn", fieldBlocks}, {"brstackinsnlen", fieldBlockLengths},
 	{"callindent", fieldCallIndent}, {"synth", fieldSynthetic}, {"ipc", fieldIPC}, {"machine_pid", fieldMachinePID}, {"vcpu", fieldVCPU},
 }
 
@@ -122,6 +124,7 @@ const (
 	ofChain = fieldIP | fieldSymbol | fieldSymbolOffset | fieldDSO
 
 	ofBranches = fieldBranches | fieldBranchSymbols | fieldBranchOffsets
+	ofBlocks   = fieldBlocks | fieldBlockLengths
 )
 
 // Selection is the set of fields that is printed for samples of each kind.
@@ -282,6 +285,21 @@ func (s *Selection) fit(e *perfdata.Event) (warning string, err error) {
 		return "", fmt.Errorf("fields: srcline is that of the instruction pointer, which is not among them; add ip")
 	}
 	return warning, nil
+}
+
+// fitBlocks returns an error if blocks are to be printed and no event of the recording has all branches: a block ends at the next recorded
+// branch, of whatever kind it is.
+func (s *Selection) fitBlocks(events []*perfdata.Event) error {
+	var fields field
+	var types perfdata.BranchSampleType
+	for _, e := range events {
+		fields |= s.fields[kindOf(e)] & ofBlocks
+		types |= e.Attr.BranchSampleType
+	}
+	if fields != 0 && types&perfdata.BranchAny == 0 {
+		return fmt.Errorf("the samples do not have all branches, so %s cannot be printed; record them with -b", fieldList(fields))
+	}
+	return nil
 }
 
 func fieldList(fields field) string {

@@ -22,6 +22,9 @@ func run(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (*p
 	}
 	ro.Others, ro.Raw = o.Records != Records{}, o.Dump
 	ro.Lines = o.Fields.prints(fieldSourceLine) || o.JSON && !ro.NoInline // inlined functions are printed with file and line
+	if o.Fields.prints(ofBlocks) {
+		ro.Portion = maxBlockSamples
+	}
 	counts := newCountPrinter(w, reader, o.JSON)
 	ro.Records = counts.add
 	r := replay.New(reader, ro)
@@ -81,6 +84,9 @@ func (p *printer) fit() error {
 		if warning != "" {
 			p.warnings = append(p.warnings, warning)
 		}
+	}
+	if err := s.fitBlocks(events); err != nil {
+		return err
 	}
 	if s.prints(fieldTimeOfDay) {
 		if _, there := p.reader.Features().Raw(perfdata.FeatureClockData); !there {

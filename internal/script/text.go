@@ -128,6 +128,9 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 	if fields&(fieldInstruction|fieldInstructionLength|fieldDisassembly) != 0 {
 		out = t.instruction(item, fields, out)
 	}
+	if fields&ofBlocks != 0 {
+		out = t.blocks(item, fields, out)
+	}
 	return append(t.sizes(s, fields, out), '\n')
 }
 
@@ -295,7 +298,7 @@ func (t *text) frame(f *replay.Frame, kind kind, out []byte) []byte {
 			}
 		}
 		if fields&fieldSourceLine != 0 {
-			out = t.appendSourceLine(out, in.File, int(in.Line))
+			out = t.appendSourceLine(append(out, "\n  "...), in.File, int(in.Line))
 		}
 		out = append(out, " (inlined)\n"...)
 	}
@@ -347,8 +350,12 @@ func (t *text) sourceLine(f *replay.Frame, fields field, out []byte) []byte {
 	if fields&fieldSourceLine == 0 || f.DSO == nil {
 		return out
 	}
+	return t.lineOf(f, append(out, "\n  "...))
+}
+
+// lineOf prints the source line of a frame that has a DSO, or else its address.
+func (t *text) lineOf(f *replay.Frame, out []byte) []byte {
 	if f.Source.File == "" {
-		out = append(out, "\n  "...)
 		out = printable.Append(out, f.DSO.Short)
 		return strconv.AppendUint(append(out, "[ "...), f.Address(), 16)
 	}
@@ -359,8 +366,7 @@ func (t *text) appendSourceLine(out []byte, file string, line int) []byte {
 	if !t.o.FullPaths {
 		file = file[strings.LastIndexByte(file, '/')+1:]
 	}
-	out = printable.Append(append(out, "\n  "...), file)
-	return strconv.AppendInt(append(out, ':'), int64(line), 10)
+	return strconv.AppendInt(append(printable.Append(out, file), ':'), int64(line), 10)
 }
 
 // address prints the data address. If it is in the memory of the sampled thread, it also prints the symbol and the DSO.
