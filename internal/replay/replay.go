@@ -106,7 +106,7 @@ type piece struct {
 	out   []byte
 }
 
-// Run reads the recording once, in the order of time. Each CPU gets its own handler with its own resolver. Run writes their output to w in
+// Run reads the recording once, in the order of time. Each CPU gets its own handler with its own resolver; with Options.Ordered there is one. Run writes their output to w in
 // the order of the records. Items and what they point to are valid only during the call of the handler, except threads, locations and
 // values other than samples.
 func (r *Replay) Run(newHandler func(*Resolver) Handler, w io.Writer) error {
@@ -115,7 +115,11 @@ func (r *Replay) Run(newHandler func(*Resolver) Handler, w io.Writer) error {
 
 // run does the same as Run. It also calls pause now and then, while no handler is running.
 func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func() error) error {
-	handlers := make([]Handler, runtime.GOMAXPROCS(0))
+	workers := runtime.GOMAXPROCS(0)
+	if r.options.Ordered {
+		workers = 1
+	}
+	handlers := make([]Handler, workers)
 	for i := range handlers {
 		resolver := &Resolver{replay: r}
 		r.resolvers = append(r.resolvers, resolver)

@@ -106,6 +106,7 @@ func (b *blocks) block(all []disasm.Instruction, start uint64, branch *perfdata.
 		if isBad(in) {
 			break
 		}
+		out = b.sourceText(at, out)
 		at += uint64(len(in.Code))
 	}
 	if at != end {
@@ -126,7 +127,7 @@ func (b *blocks) last(start uint64, out []byte) []byte {
 	out = b.heading(start, out)
 	if len(all) == 0 {
 		if all, _ = b.code(ip, ip); len(all) > 0 {
-			out = b.line(all[0], out)
+			out = b.sourceText(ip, b.line(all[0], out))
 		}
 		return out
 	}
@@ -141,6 +142,7 @@ func (b *blocks) last(start uint64, out []byte) []byte {
 		if in.Transfers && in.Address != ip {
 			return append(out, "\t... not reaching sample ...\n"...)
 		}
+		out = b.sourceText(in.Address, out)
 	}
 	return out
 }
@@ -205,6 +207,17 @@ func (b *blocks) line(in disasm.Instruction, out []byte) []byte {
 	return append(b.bytes(in, 0, out), '\n')
 }
 
+// sourceText prints the source line of an instruction, if that is asked for.
+func (b *blocks) sourceText(ip uint64, out []byte) []byte {
+	if b.fields&fieldSourceText == 0 {
+		return out
+	}
+	before := len(out)
+	out = b.source.line(b.at, ip-b.atIP, b.item.Sample.TID, out)
+	b.left -= min(b.left, uint64(len(out)-before))
+	return out
+}
+
 // branch prints a recorded branch, which is the instruction with this number in its block; the number is 0 if it is unknown.
 func (b *blocks) branch(in disasm.Instruction, branch *perfdata.Branch, number int, out []byte) []byte {
 	out = b.bytes(in, flagColumn, out)
@@ -215,7 +228,10 @@ func (b *blocks) branch(in disasm.Instruction, branch *perfdata.Branch, number i
 	for _, flag := range []struct {
 		set  bool
 		name string
-	}{{branch.Flags.Predicted(), " PRED"}, {branch.Flags.Mispredicted(), " MISPRED"}, {branch.Flags.InTX(), " INTX"}, {branch.Flags.Abort(), " ABORT"}} {
+	}{
+		{branch.Flags.Predicted(), " PRED"}, {branch.Flags.Mispredicted(), " MISPRED"},
+		{branch.Flags.InTX(), " INTX"}, {branch.Flags.Abort(), " ABORT"},
+	} {
 		if flag.set {
 			out = append(out, flag.name...)
 		}
@@ -227,5 +243,5 @@ func (b *blocks) branch(in disasm.Instruction, branch *perfdata.Branch, number i
 			out = fmt.Appendf(out, " %.2f IPC", float32(number)/float32(cycles))
 		}
 	}
-	return append(out, '\n')
+	return b.sourceText(in.Address, append(out, '\n'))
 }

@@ -26,6 +26,7 @@ const (
 	fieldAddr
 	fieldSymbolOffset
 	fieldSourceLine
+	fieldSourceText
 	fieldPeriod
 	fieldInterruptRegs
 	fieldUserRegs
@@ -64,7 +65,7 @@ var fieldNames = []struct {
 	field field
 }{
 	{"comm", fieldComm}, {"tid", fieldTID}, {"pid", fieldPID}, {"time", fieldTime}, {"cpu", fieldCPU}, {"event", fieldEventName}, {"trace", fieldTrace}, {"ip", fieldIP},
-	{"sym", fieldSymbol}, {"dso", fieldDSO}, {"addr", fieldAddr}, {"symoff", fieldSymbolOffset}, {"srcline", fieldSourceLine}, {"period", fieldPeriod},
+	{"sym", fieldSymbol}, {"dso", fieldDSO}, {"addr", fieldAddr}, {"symoff", fieldSymbolOffset}, {"srcline", fieldSourceLine}, {"srccode", fieldSourceText}, {"period", fieldPeriod},
 	{"iregs", fieldInterruptRegs}, {"uregs", fieldUserRegs}, {"brstack", fieldBranches}, {"brstacksym", fieldBranchSymbols}, {"brstackoff", fieldBranchOffsets},
 	{"data_src", fieldDataSource}, {"weight", fieldWeight}, {"bpf-output", fieldBPFOutput}, {"phys_addr", fieldPhysAddr}, {"data_page_size", fieldDataPageSize},
 	{"code_page_size", fieldCodePageSize}, {"ins_lat", fieldInstructionLatency}, {"retire_lat", fieldRetireLatency}, {"misc", fieldMisc}, {"tod", fieldTimeOfDay},
@@ -281,8 +282,9 @@ func (s *Selection) fit(e *perfdata.Event) (warning string, err error) {
 		return "", fmt.Errorf("samples of %s have no address whose file could be printed", e.Name)
 	case asked&fieldSymbolOffset != 0 && fields&fieldSymbol == 0:
 		return "", fmt.Errorf("fields: symoff is the offset in the symbol, which is not among them; add sym")
-	case asked&fieldSourceLine != 0 && fields&fieldIP == 0:
-		return "", fmt.Errorf("fields: srcline is that of the instruction pointer, which is not among them; add ip")
+	case asked&(fieldSourceLine|fieldSourceText) != 0 && fields&fieldIP == 0:
+		return "", fmt.Errorf("fields: %s is that of the instruction pointer, which is not among them; add ip",
+			fieldList(asked&(fieldSourceLine|fieldSourceText)))
 	}
 	return warning, nil
 }

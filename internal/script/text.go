@@ -8,6 +8,7 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/internal/tracedata"
 	"github.com/bperf/bperf/internal/typed"
 	"github.com/bperf/bperf/perfdata"
@@ -23,6 +24,7 @@ type printer struct {
 	chains  bool
 	arch    string
 	resolve tracedata.Resolve
+	files   object.Search             // where source files are
 	outputs map[string][]typed.Column // output of BPF programs, by the name of the event
 	chosen  []typed.Column            // output type for all events; nil without Options.Type
 
@@ -40,13 +42,15 @@ type text struct {
 	ends  [kinds]texts // text after an address
 	insns [kinds]texts // instructions
 
+	source *sourceText // with the field srccode
+
 	stamps      stamps      // with Options.Dump
 	samples     []uint64    // with Options.Dump: the number of samples of each event, by Event.Index
 	disassemble disasm.Func // nil if bperf has no disassembler for the recording's architecture
 }
 
 func (p *printer) newText(r *replay.Resolver) replay.Handler {
-	t := &text{printer: p, Resolver: r}
+	t := &text{printer: p, Resolver: r, source: newSourceText(p.reader, p.files)}
 	p.texts = append(p.texts, t)
 	switch p.arch {
 	case "x86_64":
@@ -131,7 +135,11 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 	if fields&ofBlocks != 0 {
 		out = t.blocks(item, fields, out)
 	}
-	return append(t.sizes(s, fields, out), '\n')
+	out = append(t.sizes(s, fields, out), '\n')
+	if fields&fieldSourceText != 0 {
+		out = t.source.line(t.IP(item), 0, s.TID, out)
+	}
+	return out
 }
 
 // wanted reports whether a sample is in one of Options.Symbols or at one of Options.Addresses, and in one of Options.DSOs. Lists that are not
