@@ -106,9 +106,9 @@ type piece struct {
 	out   []byte
 }
 
-// Run reads the recording once, in the order of time. Each CPU gets its own handler with its own resolver; with Options.Ordered there is one. Run writes their output to w in
-// the order of the records. Items and what they point to are valid only during the call of the handler, except threads, locations and
-// values other than samples.
+// Run reads the recording once, in the order of time. Each CPU gets its own handler with its own resolver; with Options.Ordered there is
+// only one. Run writes their output to w in the order of the records. Items and what they point to are valid only during the call of the
+// handler, except threads, locations and values other than samples.
 func (r *Replay) Run(newHandler func(*Resolver) Handler, w io.Writer) error {
 	return r.run(newHandler, w, func() error { return nil })
 }

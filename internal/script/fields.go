@@ -1,6 +1,7 @@
 package script
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -218,6 +219,9 @@ func (s *Selection) Parse(text string) error {
 }
 
 func fieldOf(name string) (field, error) {
+	if name == "metric" {
+		return 0, errors.New("only perf has metric: bperf computes metrics of counts, not of samples; use bperf stat")
+	}
 	i := slices.IndexFunc(fieldNames, func(f struct {
 		name  string
 		field field

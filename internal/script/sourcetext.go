@@ -37,7 +37,8 @@ func newSourceText(reader *perfdata.Reader, files object.Search) *sourceText {
 	return s
 }
 
-// line prints the source line of the code offset bytes after a location, if it is known and not the one that was printed last of the thread.
+// line prints the source line of the code offset bytes after a location, if it is known and not the one that was printed last of the
+// thread.
 func (s *sourceText) line(l *replay.Location, offset uint64, tid int32, out []byte) []byte {
 	file, addr := l.File()
 	if file == nil {

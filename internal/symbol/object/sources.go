@@ -35,7 +35,8 @@ type sourceText struct {
 	err   error
 }
 
-// Line returns a line of a source file that an ELF file names. If the source file does not exist, it returns an empty line without an error.
+// Line returns a line of a source file that an ELF file names. If the source file does not exist, it returns an empty line without an
+// error.
 func (s *Sources) Line(of *File, path string, number int) (string, error) {
 	if path == "" || number <= 0 {
 		return "", nil
