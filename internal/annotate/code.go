@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/bperf/bperf/internal/bpfprog"
@@ -29,20 +26,7 @@ type sources struct {
 	programs []*linear.Program
 	kernel   *liveKernel // nil until it is needed
 	files    map[string]file
-	texts    map[sourceFile]text
-	owners   []int // owner of the recording, which names the ELF files
-}
-
-// sourceFile is a source file that an ELF file names.
-type sourceFile struct {
-	of   *object.File
-	path string
-}
-
-// text is the lines of a source file, or the error of reading it.
-type text struct {
-	lines []string
-	err   error
+	texts    object.Sources
 }
 
 // file is an ELF file, or the error of opening it.
@@ -55,16 +39,16 @@ type file struct {
 var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
 func newSources(reader *perfdata.Reader, programs []*linear.Program, o *Options) (*sources, error) {
-	s := &sources{options: o, search: object.DefaultSearch(o.BuildIDs), arch: runtime.GOARCH, programs: programs, files: make(map[string]file),
-		texts: make(map[sourceFile]text)}
+	s := &sources{options: o, search: object.DefaultSearch(o.BuildIDs), arch: runtime.GOARCH, programs: programs, files: make(map[string]file)}
 	s.search.Root, s.search.Allowance = o.SymFS, o.Allowance
+	s.texts = object.Sources{Search: s.search, Moved: o.moved}
 	if machine := reader.Features().Text(perfdata.FeatureArch); machine != "" {
 		if s.arch = machines[machine]; s.arch == "" {
 			s.arch = machine
 		}
 	}
 	if owner, known := reader.Owner(); known {
-		s.owners = []int{int(owner)}
+		s.texts.Owners = []int{int(owner)} // the recording names the ELF files
 	}
 	if _, err := disasm.InStyle(s.arch, o.Style); err != nil {
 		return nil, fmt.Errorf("annotate a recording of %s: %w", s.arch, err)
@@ -301,7 +285,7 @@ func (s *sources) elf(h *hits) (c *code, move func(uint64) uint64) {
 	}
 	unread := make(map[string]bool)
 	for _, l := range f.Lines(start, end) {
-		line, err := s.line(sourceFile{f.File, l.File}, l.Line)
+		line, err := s.texts.Line(f.File, l.File, l.Line)
 		c.rows = append(c.rows, row{l.Addr, Line{l.File, l.Line, line}})
 		if err == nil || unread[l.File] {
 			continue
@@ -329,24 +313,6 @@ func (s *sources) open(path, buildID string) file {
 	return f
 }
 
-const maxSource = 16 << 20 // maximum size of a source file, in bytes
-
-// line returns a line of a source file. If the file does not exist, it returns an empty line without an error.
-func (s *sources) line(file sourceFile, number int) (string, error) {
-	if file.path == "" || number <= 0 {
-		return "", nil
-	}
-	t, known := s.texts[file]
-	if !known {
-		t = s.read(file)
-		s.texts[file] = t
-	}
-	if number > len(t.lines) {
-		return "", t.err
-	}
-	return t.lines[number-1], nil
-}
-
 // moved returns where the source file with this path is: below Prefix, without the first PrefixStrip parts.
 func (o *Options) moved(path string) string {
 	if o.Prefix == "" || !filepath.IsAbs(path) {
@@ -354,15 +320,4 @@ func (o *Options) moved(path string) string {
 	}
 	parts := strings.Split(filepath.Clean(path), "/")[1:]
 	return filepath.Join(o.Prefix, filepath.Join(parts[min(o.PrefixStrip, len(parts)-1):]...))
-}
-
-func (s *sources) read(file sourceFile) text {
-	all, err := s.search.ReadFileAs(append(file.of.Owners(), s.owners...), s.options.moved(file.path), maxSource)
-	if errors.Is(err, fs.ErrNotExist) {
-		return text{}
-	}
-	if err != nil {
-		return text{err: err}
-	}
-	return text{lines: slices.Collect(strings.SplitSeq(string(all), "\n"))}
 }

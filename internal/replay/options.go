@@ -19,6 +19,8 @@ type Options struct {
 	NoNames  bool   // find only the DSOs of locations: no symbols, and no file is read for them
 	Branches bool   // make profiles of the branches in branch stacks: each one is a sample with the value 1
 	Weights  bool   // make profiles with weights as values, not periods
+	Ordered  bool   // let one handler process all records, in order
+	Portion  int    // maximum number of records whose output is in memory; 0 for no limit
 	MaxStack int    // maximum number of frames in a callchain; 0 for 127 (kernel.perf_event_max_stack)
 
 	// Trace appends what distinguishes a sample of a tracepoint, for profile.Details.Trace. Several goroutines call it. It may be nil.

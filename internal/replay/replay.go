@@ -4,6 +4,7 @@ import (
 	"io"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -96,7 +97,7 @@ type Handler func(items []Item, out []byte) []byte
 // manyEnded is the number of ended threads at which run drops those that had ended before.
 const manyEnded = 1024
 
-// pieceSize is the maximum number of records that a handler gets at a time.
+// pieceSize is the maximum number of records that a handler gets at a time without Options.Portion.
 const pieceSize = 256
 
 // piece is a group of items with the output of a handler.
@@ -105,16 +106,20 @@ type piece struct {
 	out   []byte
 }
 
-// Run reads the recording once, in the order of time. Each CPU gets its own handler with its own resolver. Run writes their output to w in
-// the order of the records. Items and what they point to are valid only during the call of the handler, except threads, locations and
-// values other than samples.
+// Run reads the recording once, in the order of time. Each CPU gets its own handler with its own resolver; with Options.Ordered there is
+// only one. Run writes their output to w in the order of the records. Items and what they point to are valid only during the call of the
+// handler, except threads, locations and values other than samples.
 func (r *Replay) Run(newHandler func(*Resolver) Handler, w io.Writer) error {
 	return r.run(newHandler, w, func() error { return nil })
 }
 
 // run does the same as Run. It also calls pause now and then, while no handler is running.
 func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func() error) error {
-	handlers := make([]Handler, runtime.GOMAXPROCS(0))
+	workers := runtime.GOMAXPROCS(0)
+	if r.options.Ordered {
+		workers = 1
+	}
+	handlers := make([]Handler, workers)
 	for i := range handlers {
 		resolver := &Resolver{replay: r}
 		r.resolvers = append(r.resolvers, resolver)
@@ -124,9 +129,17 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 	var pieces []piece
 	var failed, err error
 	flush := func(items []Item) ([]Item, error) {
-		var err error
-		pieces, err = handle(handlers, items, pieces, w)
-		return items[:0], err
+		portion, size := max(1, len(items)), pieceSize
+		if n := r.options.Portion; n > 0 {
+			portion, size = n, max(1, n/len(handlers))
+		}
+		for some := range slices.Chunk(items, portion) {
+			var err error
+			if pieces, err = handle(handlers, cut(some, size, pieces), w); err != nil {
+				return items[:0], err
+			}
+		}
+		return items[:0], nil
 	}
 	for batch, broken := range r.reader.Batches() {
 		r.sums.receive()
@@ -157,9 +170,8 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 	return failed
 }
 
-// handle lets the handlers process items and writes their output. It reuses the memory of pieces and returns it for the next call.
-func handle(handlers []Handler, items []Item, pieces []piece, w io.Writer) ([]piece, error) {
-	pieces = cut(items, pieces)
+// handle lets the handlers process pieces and writes their output. It returns the pieces, whose memory can be used again.
+func handle(handlers []Handler, pieces []piece, w io.Writer) ([]piece, error) {
 	work(handlers, pieces)
 	for _, p := range pieces {
 		if len(p.out) == 0 {
@@ -172,15 +184,15 @@ func handle(handlers []Handler, items []Item, pieces []piece, w io.Writer) ([]pi
 	return pieces, nil
 }
 
-// cut splits items into pieces. It reuses the buffers of the previous pieces.
-func cut(items []Item, pieces []piece) []piece {
+// cut splits items into pieces of at most the given number. It reuses the buffers of the previous pieces.
+func cut(items []Item, most int, pieces []piece) []piece {
 	pieces = pieces[:cap(pieces)]
 	n := 0
 	for ; len(items) > 0; n++ {
 		if n == len(pieces) {
 			pieces = append(pieces, piece{})
 		}
-		size := min(pieceSize, len(items))
+		size := min(most, len(items))
 		pieces[n].items, items = items[:size], items[size:]
 	}
 	return pieces[:n]

@@ -379,19 +379,8 @@ func (u *userFile) findFrames(file *object.File, addr uint64) []symbol.Frame {
 
 // Code returns n bytes of the file from a location on. It returns nil if there are none, and for everything that is not in a file.
 func (l *Location) Code(n uint64) []byte {
-	if l.DSO == nil {
-		return nil
-	}
-	u, is := l.DSO.names.(*userFile)
-	if !is {
-		return nil
-	}
-	file := u.open()
+	file, addr := l.File()
 	if file == nil {
-		return nil
-	}
-	addr, ok := file.Address(l.Addr)
-	if !ok {
 		return nil
 	}
 	code, err := file.Code(addr, addr+n)
@@ -399,6 +388,26 @@ func (l *Location) Code(n uint64) []byte {
 		return nil
 	}
 	return code
+}
+
+// File returns the ELF file of a location and its address there. The file is nil for everything that is not in a user's file, or if the file
+// cannot be read. It is valid until Replay.Close.
+func (l *Location) File() (file *object.File, addr uint64) {
+	if l.DSO == nil {
+		return nil, 0
+	}
+	u, is := l.DSO.names.(*userFile)
+	if !is {
+		return nil, 0
+	}
+	if file = u.open(); file == nil {
+		return nil, 0
+	}
+	addr, ok := file.Address(l.Addr)
+	if !ok {
+		return nil, 0
+	}
+	return file, addr
 }
 
 // symbol converts a symbol of the file. shift moves its addresses to those of the DSO.

@@ -25,7 +25,7 @@ func TestAppendDump(t *testing.T) {
 
 // TestSourcePaths prints the last part of paths of source files, or all of them.
 func TestSourcePaths(t *testing.T) {
-	for full, want := range map[bool]string{false: "\n  a.c:7", true: "\n  /src/?/a.c:7"} {
+	for full, want := range map[bool]string{false: "a.c:7", true: "/src/?/a.c:7"} {
 		p := &text{printer: &printer{o: Options{FullPaths: full}}}
 		if got := string(p.appendSourceLine(nil, "/src/\x1b/a.c", 7)); got != want {
 			t.Errorf("whole paths %t: %q, want %q", full, got, want)

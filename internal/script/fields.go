@@ -1,6 +1,7 @@
 package script
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ const (
 	fieldAddr
 	fieldSymbolOffset
 	fieldSourceLine
+	fieldSourceText
 	fieldPeriod
 	fieldInterruptRegs
 	fieldUserRegs
@@ -48,6 +50,8 @@ const (
 	fieldInstruction
 	fieldInstructionLength
 	fieldDisassembly
+	fieldBlocks
+	fieldBlockLengths
 	// perf prints these for hardware traces, which bperf does not decode, and for what perf inject merges from guests. They are accepted for
 	// perf's command lines and print nothing.
 	fieldCallIndent
@@ -62,12 +66,12 @@ var fieldNames = []struct {
 	field field
 }{
 	{"comm", fieldComm}, {"tid", fieldTID}, {"pid", fieldPID}, {"time", fieldTime}, {"cpu", fieldCPU}, {"event", fieldEventName}, {"trace", fieldTrace}, {"ip", fieldIP},
-	{"sym", fieldSymbol}, {"dso", fieldDSO}, {"addr", fieldAddr}, {"symoff", fieldSymbolOffset}, {"srcline", fieldSourceLine}, {"period", fieldPeriod},
+	{"sym", fieldSymbol}, {"dso", fieldDSO}, {"addr", fieldAddr}, {"symoff", fieldSymbolOffset}, {"srcline", fieldSourceLine}, {"srccode", fieldSourceText}, {"period", fieldPeriod},
 	{"iregs", fieldInterruptRegs}, {"uregs", fieldUserRegs}, {"brstack", fieldBranches}, {"brstacksym", fieldBranchSymbols}, {"brstackoff", fieldBranchOffsets},
 	{"data_src", fieldDataSource}, {"weight", fieldWeight}, {"bpf-output", fieldBPFOutput}, {"phys_addr", fieldPhysAddr}, {"data_page_size", fieldDataPageSize},
 	{"code_page_size", fieldCodePageSize}, {"ins_lat", fieldInstructionLatency}, {"retire_lat", fieldRetireLatency}, {"misc", fieldMisc}, {"tod", fieldTimeOfDay},
 	{"cgroup", fieldCgroup}, {"dsoff", fieldDSOOffset}, {"flags", fieldFlags},
-	{"insn", fieldInstruction}, {"insnlen", fieldInstructionLength}, {"disasm", fieldDisassembly},
+	{"insn", fieldInstruction}, {"insnlen", fieldInstructionLength}, {"disasm", fieldDisassembly}, {"brstackinsn", fieldBlocks}, {"brstackinsnlen", fieldBlockLengths},
 	{"callindent", fieldCallIndent}, {"synth", fieldSynthetic}, {"ipc", fieldIPC}, {"machine_pid", fieldMachinePID}, {"vcpu", fieldVCPU},
 }
 
@@ -122,6 +126,7 @@ const (
 	ofChain = fieldIP | fieldSymbol | fieldSymbolOffset | fieldDSO
 
 	ofBranches = fieldBranches | fieldBranchSymbols | fieldBranchOffsets
+	ofBlocks   = fieldBlocks | fieldBlockLengths
 )
 
 // Selection is the set of fields that is printed for samples of each kind.
@@ -214,6 +219,9 @@ func (s *Selection) Parse(text string) error {
 }
 
 func fieldOf(name string) (field, error) {
+	if name == "metric" {
+		return 0, errors.New("only perf has metric: bperf computes metrics of counts, not of samples; use bperf stat")
+	}
 	i := slices.IndexFunc(fieldNames, func(f struct {
 		name  string
 		field field
@@ -278,10 +286,26 @@ func (s *Selection) fit(e *perfdata.Event) (warning string, err error) {
 		return "", fmt.Errorf("samples of %s have no address whose file could be printed", e.Name)
 	case asked&fieldSymbolOffset != 0 && fields&fieldSymbol == 0:
 		return "", fmt.Errorf("fields: symoff is the offset in the symbol, which is not among them; add sym")
-	case asked&fieldSourceLine != 0 && fields&fieldIP == 0:
-		return "", fmt.Errorf("fields: srcline is that of the instruction pointer, which is not among them; add ip")
+	case asked&(fieldSourceLine|fieldSourceText) != 0 && fields&fieldIP == 0:
+		return "", fmt.Errorf("fields: %s is that of the instruction pointer, which is not among them; add ip",
+			fieldList(asked&(fieldSourceLine|fieldSourceText)))
 	}
 	return warning, nil
+}
+
+// fitBlocks returns an error if blocks are to be printed and no event of the recording has all branches: a block ends at the next recorded
+// branch, of whatever kind it is.
+func (s *Selection) fitBlocks(events []*perfdata.Event) error {
+	var fields field
+	var types perfdata.BranchSampleType
+	for _, e := range events {
+		fields |= s.fields[kindOf(e)] & ofBlocks
+		types |= e.Attr.BranchSampleType
+	}
+	if fields != 0 && types&perfdata.BranchAny == 0 {
+		return fmt.Errorf("the samples do not have all branches, so %s cannot be printed; record them with -b", fieldList(fields))
+	}
+	return nil
 }
 
 func fieldList(fields field) string {

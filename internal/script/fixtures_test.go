@@ -132,6 +132,7 @@ func TestJSONIsAnObjectALine(t *testing.T) {
 func TestSelectionErrors(t *testing.T) {
 	for _, tt := range []struct{ fields, want string }{
 		{"foo", `there is no field "foo"`},
+		{"+metric", "only perf has metric: bperf computes metrics of counts, not of samples; use bperf stat"},
 		{"xx:comm", `"xx" is no kind of events`},
 		{"", "none are named"},
 		{"comm,+ip", "either all fields have + or -"},

@@ -21,7 +21,7 @@ func (t *text) instruction(item *replay.Item, fields field, out []byte) []byte {
 	start := len(out)
 	var instruction disasm.Instruction
 	if t.disassemble != nil {
-		if all := t.disassemble(l.Code(longestInstruction), l.Addr); len(all) > 0 && all[0].Text != "(bad)" {
+		if all := t.disassemble(l.Code(longestInstruction), l.Addr); len(all) > 0 && !isBad(all[0]) {
 			instruction = all[0]
 		}
 	}
@@ -41,3 +41,6 @@ func (t *text) instruction(item *replay.Item, fields field, out []byte) []byte {
 	t.insns[kind].put(l.Index, out[start:])
 	return out
 }
+
+// isBad reports whether an instruction is unknown.
+func isBad(in disasm.Instruction) bool { return in.Text == "(bad)" }

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/internal/tracedata"
 	"github.com/bperf/bperf/perfdata"
 )
@@ -22,11 +23,16 @@ func run(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (*p
 	}
 	ro.Others, ro.Raw = o.Records != Records{}, o.Dump
 	ro.Lines = o.Fields.prints(fieldSourceLine) || o.JSON && !ro.NoInline // inlined functions are printed with file and line
+	if o.Fields.prints(ofBlocks) {
+		ro.Portion = maxBlockSamples
+	}
+	ro.Ordered = o.Fields.prints(fieldSourceText) // a line is printed if it is not that of the thread's last sample
 	counts := newCountPrinter(w, reader, o.JSON)
 	ro.Records = counts.add
 	r := replay.New(reader, ro)
 	defer r.Close()
-	p := &printer{replay: r, reader: reader, o: o, arch: reader.Features().Text(perfdata.FeatureArch), resolve: r.KernelFunction}
+	p := &printer{replay: r, reader: reader, o: o, arch: reader.Features().Text(perfdata.FeatureArch), resolve: r.KernelFunction,
+		files: object.Search{Root: ro.SymFS, Allowance: ro.Allowance}}
 	if err := p.fit(); err != nil {
 		return p, replay.Stats{}, err
 	}
@@ -44,6 +50,9 @@ func run(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (*p
 		err = counts.err
 	}
 	stats := r.Stats()
+	for _, t := range p.texts {
+		p.warnings = append(p.warnings, t.source.problem()...)
+	}
 	stats.Problems = append(append(p.warnings, stats.Problems...), counts.rounds.Losses()...)
 	if p.badTraces != nil {
 		stats.Damaged = append(stats.Damaged, p.badTraces)
@@ -81,6 +90,9 @@ func (p *printer) fit() error {
 		if warning != "" {
 			p.warnings = append(p.warnings, warning)
 		}
+	}
+	if err := s.fitBlocks(events); err != nil {
+		return err
 	}
 	if s.prints(fieldTimeOfDay) {
 		if _, there := p.reader.Features().Raw(perfdata.FeatureClockData); !there {

@@ -8,6 +8,7 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/internal/tracedata"
 	"github.com/bperf/bperf/internal/typed"
 	"github.com/bperf/bperf/perfdata"
@@ -23,6 +24,7 @@ type printer struct {
 	chains  bool
 	arch    string
 	resolve tracedata.Resolve
+	files   object.Search             // where source files are
 	outputs map[string][]typed.Column // output of BPF programs, by the name of the event
 	chosen  []typed.Column            // output type for all events; nil without Options.Type
 
@@ -40,13 +42,15 @@ type text struct {
 	ends  [kinds]texts // text after an address
 	insns [kinds]texts // instructions
 
+	source *sourceText // with the field srccode
+
 	stamps      stamps      // with Options.Dump
 	samples     []uint64    // with Options.Dump: the number of samples of each event, by Event.Index
 	disassemble disasm.Func // nil if bperf has no disassembler for the recording's architecture
 }
 
 func (p *printer) newText(r *replay.Resolver) replay.Handler {
-	t := &text{printer: p, Resolver: r}
+	t := &text{printer: p, Resolver: r, source: newSourceText(p.reader, p.files)}
 	p.texts = append(p.texts, t)
 	switch p.arch {
 	case "x86_64":
@@ -128,7 +132,14 @@ func (t *text) sample(item *replay.Item, out []byte) []byte {
 	if fields&(fieldInstruction|fieldInstructionLength|fieldDisassembly) != 0 {
 		out = t.instruction(item, fields, out)
 	}
-	return append(t.sizes(s, fields, out), '\n')
+	if fields&ofBlocks != 0 {
+		out = t.blocks(item, fields, out)
+	}
+	out = append(t.sizes(s, fields, out), '\n')
+	if fields&fieldSourceText != 0 {
+		out = t.source.line(t.IP(item), 0, s.TID, out)
+	}
+	return out
 }
 
 // wanted reports whether a sample is in one of Options.Symbols or at one of Options.Addresses, and in one of Options.DSOs. Lists that are not
@@ -295,7 +306,7 @@ func (t *text) frame(f *replay.Frame, kind kind, out []byte) []byte {
 			}
 		}
 		if fields&fieldSourceLine != 0 {
-			out = t.appendSourceLine(out, in.File, int(in.Line))
+			out = t.appendSourceLine(append(out, "\n  "...), in.File, int(in.Line))
 		}
 		out = append(out, " (inlined)\n"...)
 	}
@@ -347,8 +358,12 @@ func (t *text) sourceLine(f *replay.Frame, fields field, out []byte) []byte {
 	if fields&fieldSourceLine == 0 || f.DSO == nil {
 		return out
 	}
+	return t.lineOf(f, append(out, "\n  "...))
+}
+
+// lineOf prints the source line of a frame that has a DSO, or else its address.
+func (t *text) lineOf(f *replay.Frame, out []byte) []byte {
 	if f.Source.File == "" {
-		out = append(out, "\n  "...)
 		out = printable.Append(out, f.DSO.Short)
 		return strconv.AppendUint(append(out, "[ "...), f.Address(), 16)
 	}
@@ -359,8 +374,7 @@ func (t *text) appendSourceLine(out []byte, file string, line int) []byte {
 	if !t.o.FullPaths {
 		file = file[strings.LastIndexByte(file, '/')+1:]
 	}
-	out = printable.Append(append(out, "\n  "...), file)
-	return strconv.AppendInt(append(out, ':'), int64(line), 10)
+	return strconv.AppendInt(append(printable.Append(out, file), ':'), int64(line), 10)
 }
 
 // address prints the data address. If it is in the memory of the sampled thread, it also prints the symbol and the DSO.

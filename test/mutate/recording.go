@@ -31,6 +31,7 @@ func recordingCommands(mutant, sound, empty string) [][]string {
 	add("script")
 	add("script", "--header", "--ns", "-F", "comm,tid,pid,time,cpu,event,trace,ip,sym,dso,addr,symoff,srcline,period,iregs,uregs,brstack,brstacksym,brstackoff,data_src,weight,"+
 		"bpf-output,phys_addr,data_page_size,code_page_size,ins_lat,retire_lat,misc,tod,cgroup,dsoff,flags,insn,insnlen,callindent,synth")
+	add("script", "-F", "ip,brstackinsn,brstackinsnlen,srcline,srccode")
 	add("script", "--json")
 	add("script", "-D", "--header", "-I", "-F", "comm,ip,disasm")
 	add("report", "-D")

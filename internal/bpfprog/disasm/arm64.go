@@ -38,17 +38,29 @@ func arm64One(code []byte, address uint64) Instruction {
 	if err != nil {
 		return Instruction{Text: "(bad)"}
 	}
-	text := strings.TrimSpace(arm64asm.GNUSyntax(inst))
+	text, transfers := strings.TrimSpace(arm64asm.GNUSyntax(inst)), arm64Transfers(inst)
 	for _, arg := range inst.Args {
 		if rel, ok := arg.(arm64asm.PCRel); ok {
 			target := address + uint64(int64(rel))
 			if at := strings.LastIndex(text, ".+"); at >= 0 {
 				text = text[:at] + fmt.Sprintf("%#x", target)
 			}
-			return Instruction{Text: text, Target: target}
+			return Instruction{Text: text, Target: target, Transfers: transfers}
 		}
 	}
-	return Instruction{Text: text}
+	return Instruction{Text: text, Transfers: transfers}
+}
+
+// arm64Transfers reports whether the instruction that follows in memory is never the next to run.
+func arm64Transfers(inst arm64asm.Inst) bool {
+	switch inst.Op {
+	case arm64asm.B:
+		_, conditional := inst.Args[0].(arm64asm.Cond)
+		return !conditional
+	case arm64asm.BL, arm64asm.BR, arm64asm.BLR, arm64asm.RET, arm64asm.ERET, arm64asm.SVC:
+		return true
+	}
+	return false
 }
 
 // arm64Hints are the hints for pointer authentication and branch targets (Arm ARM, C6.2, HINT).

@@ -10,10 +10,10 @@ import (
 // TestDisassemble has, but for what has no name, what llvm-mc 14 says of the same bytes (-disassemble -triple=aarch64 -mattr=+lse,+pauth,+bti), in GNU's spelling.
 func TestDisassemble(t *testing.T) {
 	for _, test := range []struct{ arch, code, want string }{
-		{"amd64", "f30f1efa 55 4889e5 c3", "0x1000 4 endbr64; 0x1004 1 push %rbp; 0x1005 3 mov %rsp,%rbp; 0x1008 1 retq"},
+		{"amd64", "f30f1efa 55 4889e5 c3", "0x1000 4 endbr64; 0x1004 1 push %rbp; 0x1005 3 mov %rsp,%rbp; 0x1008 1 retq!"},
 		{"amd64", "c4e2f9f7c7 c4c271f7c0 c462abf7c3", "0x1000 5 shlx %rax,%rdi,%rax; 0x1005 5 shlx %ecx,%r8d,%eax; 0x100a 5 shrx %r10,%rbx,%r8"},
 		{"amd64", "c4e2faf7c7", "0x1000 5 sarx %rax,%rdi,%rax"},
-		{"amd64", "e8fb0f0000 ebfe", "0x1000 5 callq 0x2000 -> 0x2000; 0x1005 2 jmp 0x1005 -> 0x1005"},
+		{"amd64", "e8fb0f0000 ebfe", "0x1000 5 callq 0x2000 -> 0x2000!; 0x1005 2 jmp 0x1005 -> 0x1005!"},
 		{"amd64", "c5fd6f05 88efffff c5fe6f4c0af0", "0x1000 8 vmovdqa -0x1078(%rip),%ymm0; 0x1008 6 vmovdqu -0x10(%rdx,%rcx,1),%ymm1"},
 		{"amd64", "c5ed76c0 c5fb1103 c5fb11c8 c5f877", "0x1000 4 vpcmpeqd %ymm0,%ymm2,%ymm0; 0x1004 4 vmovsd %xmm0,(%rbx); 0x1008 4 vmovsd %xmm1,%xmm0,%xmm0; 0x100c 3 vzeroupper"},
 		{"amd64", "62f17f486f4f01 62b37d2026d100", "0x1000 7 vmovdqu8 0x40(%rdi),%zmm1; 0x1007 7 (evex.0f3a26)"},
@@ -21,10 +21,12 @@ func TestDisassemble(t *testing.T) {
 		{"amd64", "c4e2fbf6c1 f3480f38f6c1 c5fb92c8", "0x1000 5 mulx %rcx,%rax,%rax; 0x1005 6 adox %rcx,%rax; 0x100b 4 kmovd %eax,%k1"},
 		{"amd64", "06 90", "0x1000 1 (bad); 0x1001 1 nop"},
 		{"amd64", "e8", "0x1000 1 (bad)"},
-		{"arm64", "5f2403d5 3f2303d5 bf2303d5 c0035fd6", "0x1000 4 bti c; 0x1004 4 paciasp; 0x1008 4 autiasp; 0x100c 4 ret"},
+		{"arm64", "5f2403d5 3f2303d5 bf2303d5 c0035fd6", "0x1000 4 bti c; 0x1004 4 paciasp; 0x1008 4 autiasp; 0x100c 4 ret!"},
 		{"arm64", "410020f8 4100a1b8 4100e2f8", "0x1000 4 ldadd x0, x1, [x2]; 0x1004 4 ldadda w1, w1, [x2]; 0x1008 4 ldaddal x2, x1, [x2]"},
 		{"arm64", "5f0020f8 5f1020f8 41fce0c8 4180e0f8", "0x1000 4 stadd x0, [x2]; 0x1004 4 stclr x0, [x2]; 0x1008 4 casal x0, x1, [x2]; 0x100c 4 swpal x0, x1, [x2]"},
-		{"arm64", "02000014 fdffff97 1f2003d5", "0x1000 4 b 0x1008 -> 0x1008; 0x1004 4 bl 0xff8 -> 0xff8; 0x1008 4 nop"},
+		{"arm64", "02000014 fdffff97 1f2003d5", "0x1000 4 b 0x1008 -> 0x1008!; 0x1004 4 bl 0xff8 -> 0xff8!; 0x1008 4 nop"},
+		{"amd64", "74fe 0f05", "0x1000 2 je 0x1000 -> 0x1000; 0x1002 2 syscall!"},
+		{"arm64", "e0ffff54 e0ffffb4 010000d4 20021fd6", "0x1000 4 b.eq 0xffc -> 0xffc; 0x1004 4 cbz x0, 0x1000 -> 0x1000; 0x1008 4 svc #0x0!; 0x100c 4 br x17!"},
 		{"arm64", "00000000 1f20", "0x1000 4 (bad); 0x1004 2 (bad)"},
 	} {
 		code, err := hex.DecodeString(strings.ReplaceAll(test.code, " ", ""))
@@ -40,6 +42,9 @@ func TestDisassemble(t *testing.T) {
 			s := fmt.Sprintf("%#x %d %s", i.Address, len(i.Code), i.Text)
 			if i.Target != 0 {
 				s += fmt.Sprintf(" -> %#x", i.Target)
+			}
+			if i.Transfers {
+				s += "!"
 			}
 			got = append(got, s)
 		}

@@ -3,6 +3,7 @@ package disasm
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
 )
@@ -36,12 +37,16 @@ func x86One(code []byte, address uint64, s syntax) Instruction {
 	if err != nil || inst.Op == 0 || inst.Len == 0 { // prefixes alone are no error
 		return Instruction{Code: code[:1], Text: "(bad)"}
 	}
-	i := Instruction{Code: code[:inst.Len], Text: s.decoded(inst, address)}
+	i := Instruction{Code: code[:inst.Len], Text: s.decoded(inst, address), Transfers: slices.Contains(x86Transfers, inst.Op)}
 	if rel, ok := inst.Args[0].(x86asm.Rel); ok {
 		i.Target = address + uint64(inst.Len) + uint64(int64(rel))
 	}
 	return i
 }
+
+// x86Transfers are the instructions after which the next one in memory is never the next to run.
+var x86Transfers = []x86asm.Op{x86asm.JMP, x86asm.LJMP, x86asm.CALL, x86asm.LCALL, x86asm.RET, x86asm.LRET, x86asm.IRET, x86asm.IRETD, x86asm.IRETQ,
+	x86asm.INT, x86asm.SYSCALL, x86asm.SYSRET, x86asm.SYSENTER, x86asm.SYSEXIT}
 
 func x86Register(n int, wide bool) string {
 	names := [8]string{"ax", "cx", "dx", "bx", "sp", "bp", "si", "di"}
