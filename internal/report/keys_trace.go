@@ -18,8 +18,8 @@ const (
 	traceFields = "trace_fields" // stands for the keys of all fields of all tracepoints
 )
 
-// maxTraceFields limits the fields that are keys, because each sample has a part for each of them. maxTraceWidth limits the width of a column,
-// in characters: the recording says how large a field is.
+// maxTraceFields limits the fields that are keys, because each sample has a part for each of them. maxTraceWidth limits the width of a
+// column, in characters: the recording says how large a field is.
 const (
 	maxTraceFields = 1000
 	maxTraceWidth  = 256

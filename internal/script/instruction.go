@@ -11,8 +11,8 @@ import (
 // longestInstruction is the maximum length of an x86 instruction, in bytes.
 const longestInstruction = 15
 
-// instruction prints the instruction at the instruction pointer, as it is in the file: its length, or 0 if unknown, its bytes, and its text. As
-// in perf, kernel instructions are left out.
+// instruction prints the instruction at the instruction pointer, as it is in the file: its length, or 0 if unknown, its bytes, and its
+// text. As in perf, kernel instructions are left out.
 func (t *text) instruction(item *replay.Item, fields field, out []byte) []byte {
 	l, kind := t.IP(item), kindOf(item.Event)
 	if known := t.insns[kind].get(l.Index); known != nil {

@@ -8,8 +8,8 @@ type Instruction struct {
 	Address uint64
 	Code    []byte
 	Text    string // "(bad)" if the instruction is unknown
-	// Transfers is set if the next instruction in memory is never the next to run: for jumps without a condition, calls, returns, system calls
-	// and interrupts.
+	// Transfers is set if the next instruction in memory is never the next to run: for jumps without a condition, calls, returns, system
+	// calls and interrupts.
 	Transfers bool
 	Target    uint64 // address that it calls or jumps to; 0 if there is none, or if it is in a register
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestDisassemble has, but for what has no name, what llvm-mc 14 says of the same bytes (-disassemble -triple=aarch64 -mattr=+lse,+pauth,+bti), in GNU's spelling.
+// TestDisassemble has, but for what has no name, what llvm-mc 14 says of the same bytes (-disassemble -triple=aarch64
+// -mattr=+lse,+pauth,+bti), in GNU's spelling.
 func TestDisassemble(t *testing.T) {
 	for _, test := range []struct{ arch, code, want string }{
 		{"amd64", "f30f1efa 55 4889e5 c3", "0x1000 4 endbr64; 0x1004 1 push %rbp; 0x1005 3 mov %rsp,%rbp; 0x1008 1 retq!"},

@@ -19,8 +19,8 @@ func x86(code []byte, address uint64, s syntax) []Instruction {
 	return all
 }
 
-// x86One decodes the first instruction. x86asm does not know ENDBR64, which marks targets of indirect branches, nor any instruction with a VEX
-// or EVEX prefix. Of these, the JIT compiler emits the shifts of BMI2.
+// x86One decodes the first instruction. x86asm does not know ENDBR64, which marks targets of indirect branches, nor any instruction with a
+// VEX or EVEX prefix. Of these, the JIT compiler emits the shifts of BMI2.
 func x86One(code []byte, address uint64, s syntax) Instruction {
 	if bytes.HasPrefix(code, []byte{0xf3, 0x0f, 0x1e, 0xfa}) {
 		return Instruction{Code: code[:4], Text: "endbr64"}
