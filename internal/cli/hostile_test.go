@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/bperf/bperf/perfdata"
+	"github.com/bperf/bperf/test/perffile"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
@@ -23,36 +24,24 @@ const hostile = "x\x1b[2J\a\r\nrow\u009b31m\x7f"
 
 // writeHostile writes a recording in which every name is hostile.
 func writeHostile(t *testing.T) string {
-	path := filepath.Join(t.TempDir(), "perf.data")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	w, err := perfdata.NewWriter(file, perfdata.Options{Events: []*perfdata.Event{{Name: "cycles" + hostile, IDs: []uint64{7}, Attr: perfdata.Attr{
+	return perffile.Write(t, []*perfdata.Event{{Name: "cycles" + hostile, IDs: []uint64{7}, Attr: perfdata.Attr{
 		SamplePeriod: 1000, Flags: perfdata.AttrSampleIDAll, SampleType: perfdata.SampleIdentifier | perfdata.SampleIP | perfdata.SampleTID |
-			perfdata.SampleTime | perfdata.SampleCallchain | perfdata.SamplePeriod | perfdata.SampleCgroup}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const user, kernel, program = 0x7f0000000000, 0xffffffff81000000, 0xffffffffc0001000
-	id := perfdata.SampleID{PID: 100, TID: 100, Time: 1e9, ID: 7}
-	w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 100, Comm: hostile})
-	w.Write(perfdata.MiscUser, &perfdata.Cgroup{SampleID: id, ID: 5, Path: "/" + hostile})
-	w.Write(perfdata.MiscUser, &perfdata.Mmap2{SampleID: id, PID: 100, TID: 100, Start: user, Length: 1 << 20, Protection: 5, Flags: 2,
-		Filename: "/nowhere/" + hostile})
-	w.Write(perfdata.MiscKernel, &perfdata.KSymbol{SampleID: id, Addr: program, Size: 4096, Type: 1, Name: "bpf_prog_0123456789abcdef_" + hostile})
-	w.Write(perfdata.MiscKernel, &perfdata.BPFEvent{SampleID: id, Type: 1, ID: 1})
-	for range 4 {
-		id.Time += 1000
-		w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: id, IP: user + 16, Period: 1000, Cgroup: 5, Callchain: []uint64{perfdata.ContextUser, user + 16}})
-		w.Write(perfdata.MiscKernel, &perfdata.Sample{SampleID: id, IP: program + 8, Period: 1000, Cgroup: 5,
-			Callchain: []uint64{perfdata.ContextKernel, program + 8, kernel, perfdata.ContextUser, user + 16}})
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return path
+			perfdata.SampleTime | perfdata.SampleCallchain | perfdata.SamplePeriod | perfdata.SampleCgroup}}}, nil, func(w *perfdata.Writer) {
+		const user, kernel, program = 0x7f0000000000, 0xffffffff81000000, 0xffffffffc0001000
+		id := perfdata.SampleID{PID: 100, TID: 100, Time: 1e9, ID: 7}
+		w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 100, Comm: hostile})
+		w.Write(perfdata.MiscUser, &perfdata.Cgroup{SampleID: id, ID: 5, Path: "/" + hostile})
+		w.Write(perfdata.MiscUser, &perfdata.Mmap2{SampleID: id, PID: 100, TID: 100, Start: user, Length: 1 << 20, Protection: 5, Flags: 2,
+			Filename: "/nowhere/" + hostile})
+		w.Write(perfdata.MiscKernel, &perfdata.KSymbol{SampleID: id, Addr: program, Size: 4096, Type: 1, Name: "bpf_prog_0123456789abcdef_" + hostile})
+		w.Write(perfdata.MiscKernel, &perfdata.BPFEvent{SampleID: id, Type: 1, ID: 1})
+		for range 4 {
+			id.Time += 1000
+			w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: id, IP: user + 16, Period: 1000, Cgroup: 5, Callchain: []uint64{perfdata.ContextUser, user + 16}})
+			w.Write(perfdata.MiscKernel, &perfdata.Sample{SampleID: id, IP: program + 8, Period: 1000, Cgroup: 5,
+				Callchain: []uint64{perfdata.ContextKernel, program + 8, kernel, perfdata.ContextUser, user + 16}})
+		}
+	})
 }
 
 // wantClean fails if text contains a control character, or without breaks a line that starts in a name.

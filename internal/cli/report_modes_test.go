@@ -15,6 +15,7 @@ import (
 
 	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/golden"
+	"github.com/bperf/bperf/test/perffile"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -40,20 +41,10 @@ ffffffff82000000 T _etext
 // hardwareRecording writes samples that test machines cannot take: with fields besides the usual ones. Their machine has two sockets.
 func hardwareRecording(t *testing.T, fields perfdata.SampleType, samples ...perfdata.Sample) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "perf.data")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
 	event := &perfdata.Event{Name: "cycles", Attr: perfdata.Attr{Flags: perfdata.AttrSampleIDAll | perfdata.AttrMmap | perfdata.AttrComm,
 		SampleType: fields | perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU | perfdata.SamplePeriod}}
 	if fields.Has(perfdata.SampleBranchStack) {
 		event.Attr.BranchSampleType = perfdata.BranchAny
-	}
-	w, err := perfdata.NewWriter(file, perfdata.Options{Events: []*perfdata.Event{event}})
-	if err != nil {
-		t.Fatal(err)
 	}
 	features := map[perfdata.FeatureID]perfdata.FeatureValue{perfdata.FeatureArch: perfdata.Text("x86_64"),
 		perfdata.FeatureNRCPUs: perfdata.NRCPUs{Available: 4, Online: 4},
@@ -62,36 +53,29 @@ func hardwareRecording(t *testing.T, fields perfdata.SampleType, samples ...perf
 	if fields.Has(perfdata.SampleBranchStack) {
 		features[perfdata.FeatureBranchStack] = perfdata.Flag{}
 	}
-	for id, v := range features {
-		if err := w.SetFeature(id, v); err != nil {
-			t.Fatal(err)
+	return perffile.Write(t, []*perfdata.Event{event}, features, func(w *perfdata.Writer) {
+		id := perfdata.SampleID{PID: 10, TID: 10, Time: 1}
+		w.Write(perfdata.MiscKernel, &perfdata.Mmap{PID: -1, Start: inStartup &^ 0xff, Length: 0x1000000, Offset: inStartup &^ 0xff,
+			Filename: "[kernel.kallsyms]_text"})
+		w.Write(perfdata.MiscUser, &perfdata.Comm{PID: 10, TID: 10, Comm: "load12", SampleID: id})
+		w.Write(perfdata.MiscUser, &perfdata.Mmap2{PID: 10, TID: 10, Start: 0x10000, Length: 0x10000, Protection: 5,
+			Filename: "/none/program", SampleID: id})
+		links := make([]perfdata.NamespaceLink, 7)
+		links[6] = perfdata.NamespaceLink{Device: 4, Inode: 0xeffffffb}
+		for i, s := range samples {
+			if i == 1 { // the first sample's namespaces are unknown
+				w.Write(perfdata.MiscUser, &perfdata.Namespaces{PID: 10, TID: 10, Links: links, SampleID: id})
+			}
+			id.Time++
+			id.CPU = s.CPU
+			s.SampleID = id
+			mode := perfdata.MiscUser
+			if s.IP>>63 != 0 {
+				mode = perfdata.MiscKernel
+			}
+			w.Write(mode, &s)
 		}
-	}
-	id := perfdata.SampleID{PID: 10, TID: 10, Time: 1}
-	w.Write(perfdata.MiscKernel, &perfdata.Mmap{PID: -1, Start: inStartup &^ 0xff, Length: 0x1000000, Offset: inStartup &^ 0xff,
-		Filename: "[kernel.kallsyms]_text"})
-	w.Write(perfdata.MiscUser, &perfdata.Comm{PID: 10, TID: 10, Comm: "load12", SampleID: id})
-	w.Write(perfdata.MiscUser, &perfdata.Mmap2{PID: 10, TID: 10, Start: 0x10000, Length: 0x10000, Protection: 5,
-		Filename: "/none/program", SampleID: id})
-	links := make([]perfdata.NamespaceLink, 7)
-	links[6] = perfdata.NamespaceLink{Device: 4, Inode: 0xeffffffb}
-	for i, s := range samples {
-		if i == 1 { // the first sample's namespaces are unknown
-			w.Write(perfdata.MiscUser, &perfdata.Namespaces{PID: 10, TID: 10, Links: links, SampleID: id})
-		}
-		id.Time++
-		id.CPU = s.CPU
-		s.SampleID = id
-		mode := perfdata.MiscUser
-		if s.IP>>63 != 0 {
-			mode = perfdata.MiscKernel
-		}
-		w.Write(mode, &s)
-	}
-	if err := w.Close(); err != nil { // reports the errors of all writes
-		t.Fatal(err)
-	}
-	return path
+	})
 }
 
 // branchRecording writes samples with branch stacks, one of which is empty.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -11,30 +10,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bperf/bperf/perfdata"
+	"github.com/bperf/bperf/test/perffile"
 	"github.com/bperf/bperf/test/require"
 )
 
 // writeRecords writes a recording of an event with these records.
 func writeRecords(t *testing.T, records ...perfdata.Value) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "perf.data")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	w, err := perfdata.NewWriter(file, perfdata.Options{Events: []*perfdata.Event{{Name: "cycles", Attr: perfdata.Attr{SamplePeriod: 1,
-		SampleType: perfdata.SampleIP | perfdata.SampleTID}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range records {
-		w.Write(perfdata.MiscUser, r)
-	}
-	if err := w.Close(); err != nil { // reports the errors of all writes
-		t.Fatal(err)
-	}
-	return path
+	return perffile.Write(t, []*perfdata.Event{{Name: "cycles", Attr: perfdata.Attr{SamplePeriod: 1,
+		SampleType: perfdata.SampleIP | perfdata.SampleTID}}}, nil, func(w *perfdata.Writer) {
+		for _, r := range records {
+			w.Write(perfdata.MiscUser, r)
+		}
+	})
 }
 
 // TestReportTasks has a program with a thread and a child, and tasks that only a broken recording has: each of them is the other's parent.

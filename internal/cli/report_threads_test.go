@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -11,41 +10,30 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bperf/bperf/perfdata"
+	"github.com/bperf/bperf/test/perffile"
 	"github.com/bperf/bperf/test/require"
 )
 
 // threadRecording writes counts of threads that ended: of one of them several, which are added up, and of one without a second event.
 func threadRecording(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "perf.data")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
 	var events []*perfdata.Event
 	for i, name := range []string{"cpu-clock", "faults"} {
 		events = append(events, &perfdata.Event{Name: name, IDs: []uint64{uint64(i + 1), uint64(i + 11)}, Attr: perfdata.Attr{
 			Type: perfdata.TypeSoftware, SamplePeriod: 1000, Flags: perfdata.AttrSampleIDAll | perfdata.AttrInheritStat, ReadFormat: perfdata.ReadID,
 			SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleIdentifier}})
 	}
-	w, err := perfdata.NewWriter(file, perfdata.Options{Events: events})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: perfdata.SampleID{PID: 7, TID: 7, Time: 1, ID: 1}, IP: 0x1000})
-	for i, read := range []struct {
-		pid, tid  int32
-		id, value uint64
-	}{{7, 8, 2, 5}, {7, 8, 1, 1000}, {7, 8, 11, 234}, {1 << 22, 7, 11, 9_876_543_210}, {7, 7, 12, 6}, {7, 7, 1, 0}} {
-		id := perfdata.SampleID{PID: read.pid, TID: read.tid, Time: uint64(i + 2), ID: read.id}
-		w.Write(0, &perfdata.Read{SampleID: id, PID: read.pid, TID: read.tid,
-			Readings: perfdata.Readings{Format: perfdata.ReadID, Values: []perfdata.Reading{{Value: read.value, ID: read.id}}}})
-	}
-	if err := w.Close(); err != nil { // reports the errors of all writes
-		t.Fatal(err)
-	}
-	return path
+	return perffile.Write(t, events, nil, func(w *perfdata.Writer) {
+		w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: perfdata.SampleID{PID: 7, TID: 7, Time: 1, ID: 1}, IP: 0x1000})
+		for i, read := range []struct {
+			pid, tid  int32
+			id, value uint64
+		}{{7, 8, 2, 5}, {7, 8, 1, 1000}, {7, 8, 11, 234}, {1 << 22, 7, 11, 9_876_543_210}, {7, 7, 12, 6}, {7, 7, 1, 0}} {
+			id := perfdata.SampleID{PID: read.pid, TID: read.tid, Time: uint64(i + 2), ID: read.id}
+			w.Write(0, &perfdata.Read{SampleID: id, PID: read.pid, TID: read.tid,
+				Readings: perfdata.Readings{Format: perfdata.ReadID, Values: []perfdata.Reading{{Value: read.value, ID: read.id}}}})
+		}
+	})
 }
 
 // TestReportThreads prints the counts of threads in the order in which they ended.

@@ -3,33 +3,21 @@ package replay
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bperf/bperf/perfdata"
+	"github.com/bperf/bperf/test/perffile"
 )
 
 // written returns a recording of one event.
 func written(t *testing.T, event *perfdata.Event, write func(*perfdata.Writer)) *perfdata.Reader {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "perf.data")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	w, err := perfdata.NewWriter(file, perfdata.Options{Events: []*perfdata.Event{event}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(w)
-	if err := w.Close(); err != nil { // reports the errors of all writes
-		t.Fatal(err)
-	}
+	path := perffile.Write(t, []*perfdata.Event{event}, nil, func(w *perfdata.Writer) {
+		write(w)
+	})
 	reader, err := perfdata.Open(path)
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/golden"
+	"github.com/bperf/bperf/test/perffile"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -118,24 +119,11 @@ func headerFeatures() map[perfdata.FeatureID]perfdata.FeatureValue {
 // writeHeaderFile writes a recording without records, and sets the time of its last change.
 func writeHeaderFile(t *testing.T, features map[perfdata.FeatureID]perfdata.FeatureValue) (path string) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "perf.data")
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	file, err := os.Create(path)
-	check(err)
-	defer file.Close()
-	w, err := perfdata.NewWriter(file, perfdata.Options{Events: headerEvents()})
-	check(err)
-	for id, value := range features {
-		check(w.SetFeature(id, value))
-	}
-	check(w.Close())
+	path = perffile.Write(t, headerEvents(), features, func(*perfdata.Writer) {})
 	at := time.Date(2023, 11, 4, 22, 13, 20, 0, time.UTC)
-	check(os.Chtimes(path, at, at))
+	if err := os.Chtimes(path, at, at); err != nil {
+		t.Fatal(err)
+	}
 	return path
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/disasm"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/perfdata"
+	"github.com/bperf/bperf/test/perffile"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -109,41 +110,29 @@ func compileBranching(t *testing.T) *branching {
 // record writes samples in the program to a recording.
 func (p *branching) record(t *testing.T, samples []perfdata.Sample) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "perf.data")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
 	event := &perfdata.Event{Name: "cycles", IDs: []uint64{7}, Attr: perfdata.Attr{SamplePeriod: 1000, Flags: perfdata.AttrSampleIDAll,
 		SampleType: perfdata.SampleIdentifier | perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCPU |
 			perfdata.SamplePeriod | perfdata.SampleBranchStack, BranchSampleType: perfdata.BranchAny | perfdata.BranchTypeSave}}
-	w, err := perfdata.NewWriter(file, perfdata.Options{Events: []*perfdata.Event{event}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
-	for id, v := range map[perfdata.FeatureID]perfdata.FeatureValue{
-		perfdata.FeatureArch: perfdata.Text(machine), perfdata.FeatureBranchStack: perfdata.Flag{}} {
-		if err := w.SetFeature(id, v); err != nil {
-			t.Fatal(err)
+	return perffile.Write(t, []*perfdata.Event{event}, nil, func(w *perfdata.Writer) {
+		machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+		for id, v := range map[perfdata.FeatureID]perfdata.FeatureValue{
+			perfdata.FeatureArch: perfdata.Text(machine), perfdata.FeatureBranchStack: perfdata.Flag{}} {
+			if err := w.SetFeature(id, v); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	id := perfdata.SampleID{ID: 7, PID: 100, TID: 100, Time: 1e9}
-	w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 100, Comm: "branching"})
-	w.Write(perfdata.MiscUser, &perfdata.Mmap2{SampleID: id, PID: 100, TID: 100, Start: p.code.Vaddr &^ 4095,
-		Length: p.code.Filesz + p.code.Vaddr&4095, Offset: p.code.Off &^ 4095, Protection: 5, Flags: 2, Filename: p.path})
-	w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 101, Comm: "branching"})
-	for i := range samples {
-		id.Time += 1000
-		id.TID = 100 + int32(i%2)
-		samples[i].SampleID, samples[i].Period = id, 1000
-		w.Write(perfdata.MiscUser, &samples[i])
-	}
-	if err := w.Close(); err != nil { // reports the errors of all writes
-		t.Fatal(err)
-	}
-	return path
+		id := perfdata.SampleID{ID: 7, PID: 100, TID: 100, Time: 1e9}
+		w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 100, Comm: "branching"})
+		w.Write(perfdata.MiscUser, &perfdata.Mmap2{SampleID: id, PID: 100, TID: 100, Start: p.code.Vaddr &^ 4095,
+			Length: p.code.Filesz + p.code.Vaddr&4095, Offset: p.code.Off &^ 4095, Protection: 5, Flags: 2, Filename: p.path})
+		w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 101, Comm: "branching"})
+		for i := range samples {
+			id.Time += 1000
+			id.TID = 100 + int32(i%2)
+			samples[i].SampleID, samples[i].Period = id, 1000
+			w.Write(perfdata.MiscUser, &samples[i])
+		}
+	})
 }
 
 // randomBranches returns samples with branches that are possible, and with some that are not.

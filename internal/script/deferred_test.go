@@ -2,39 +2,26 @@ package script
 
 import (
 	"encoding/binary"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/perfdata"
+	"github.com/bperf/bperf/test/perffile"
 	"github.com/bperf/bperf/test/require"
 )
 
 // writeRecording writes a recording of one event in a thread with a mapped libc. write gets the address of the libc.
 func writeRecording(t *testing.T, event *perfdata.Event, write func(w *perfdata.Writer, id perfdata.SampleID, code uint64)) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "perf.data")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	w, err := perfdata.NewWriter(file, perfdata.Options{Events: []*perfdata.Event{event}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lib, code, _ := library(t)
-	id := perfdata.SampleID{PID: 100, TID: 100, Time: 1e9, ID: event.IDs[0]}
-	w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 100, Comm: "worker"})
-	const base = 0x7f0000000000
-	w.Write(perfdata.MiscUser, &perfdata.Mmap2{SampleID: id, PID: 100, TID: 100, Start: base + code.Off, Length: code.Filesz, Offset: code.Off,
-		Protection: 5, Flags: 2, Filename: lib})
-	write(w, id, base+code.Off)
-	if err := w.Close(); err != nil { // reports the errors of all writes
-		t.Fatal(err)
-	}
-	return path
+	return perffile.Write(t, []*perfdata.Event{event}, nil, func(w *perfdata.Writer) {
+		lib, code, _ := library(t)
+		id := perfdata.SampleID{PID: 100, TID: 100, Time: 1e9, ID: event.IDs[0]}
+		w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 100, Comm: "worker"})
+		const base = 0x7f0000000000
+		w.Write(perfdata.MiscUser, &perfdata.Mmap2{SampleID: id, PID: 100, TID: 100, Start: base + code.Off, Length: code.Filesz, Offset: code.Off,
+			Protection: 5, Flags: 2, Filename: lib})
+		write(w, id, base+code.Off)
+	})
 }
 
 // TestPrintsDeferredAsPerfDoes prints callchains that come in two parts, which exist since Linux 6.19. (If the second part is lost, perf

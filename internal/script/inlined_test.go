@@ -4,7 +4,6 @@ import (
 	"debug/elf"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"reflect"
 	"runtime"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/perfdata"
+	"github.com/bperf/bperf/test/perffile"
 )
 
 //go:noinline
@@ -58,27 +58,16 @@ func printedOfThis(t *testing.T, ip uint64, chain []uint64) []byte {
 		t.Fatal(err)
 	}
 	defer image.Close()
-	path := filepath.Join(t.TempDir(), "perf.data")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
 	event := &perfdata.Event{Name: "cpu-clock", Attr: perfdata.Attr{Type: 1, Flags: perfdata.AttrSampleIDAll,
 		SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCallchain}}
-	w, err := perfdata.NewWriter(file, perfdata.Options{Events: []*perfdata.Event{event}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range image.Progs {
-		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 {
-			w.Write(perfdata.MiscUser, &perfdata.Mmap2{PID: 1, TID: 1, Start: p.Vaddr, Length: p.Filesz, Offset: p.Off, Protection: 5, Filename: binary})
+	path := perffile.Write(t, []*perfdata.Event{event}, nil, func(w *perfdata.Writer) {
+		for _, p := range image.Progs {
+			if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 {
+				w.Write(perfdata.MiscUser, &perfdata.Mmap2{PID: 1, TID: 1, Start: p.Vaddr, Length: p.Filesz, Offset: p.Off, Protection: 5, Filename: binary})
+			}
 		}
-	}
-	w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: perfdata.SampleID{PID: 1, TID: 1, Time: 1}, IP: ip, Callchain: chain})
-	if err := w.Close(); err != nil { // reports the errors of all writes
-		t.Fatal(err)
-	}
+		w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: perfdata.SampleID{PID: 1, TID: 1, Time: 1}, IP: ip, Callchain: chain})
+	})
 	return printed(t, path, Options{Fields: NewSelection(), JSON: true}, replay.Options{BuildIDs: t.TempDir()})
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"debug/elf"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/perfdata"
+	"github.com/bperf/bperf/test/perffile"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -50,12 +50,6 @@ func library(t *testing.T) (path string, code elf.ProgHeader, functions []uint64
 // hardware writes what test machines lack: branches, registers and memory accesses.
 func hardware(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "perf.data")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
 	everything := perfdata.SampleIdentifier | perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleAddr | perfdata.SampleCPU |
 		perfdata.SamplePeriod | perfdata.SampleBranchStack | perfdata.SampleRegsUser | perfdata.SampleWeightStruct | perfdata.SampleDataSrc |
 		perfdata.SampleTransaction | perfdata.SampleRegsIntr | perfdata.SamplePhysAddr | perfdata.SampleDataPageSize | perfdata.SampleCodePageSize
@@ -63,55 +57,44 @@ func hardware(t *testing.T) string {
 	event := &perfdata.Event{Name: "cpu/mem-loads/", IDs: []uint64{7}, Attr: perfdata.Attr{Type: 4, Config: 0x1cd, SamplePeriod: 1000,
 		Flags: perfdata.AttrSampleIDAll | perfdata.AttrPreciseIP2, SampleType: everything, SampleRegsUser: userRegs, SampleRegsIntr: intrRegs,
 		BranchSampleType: perfdata.BranchAny | perfdata.BranchTypeSave}}
-	w, err := perfdata.NewWriter(file, perfdata.Options{Events: []*perfdata.Event{event}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for id, v := range map[perfdata.FeatureID]perfdata.FeatureValue{perfdata.FeatureArch: perfdata.Text("x86_64"), perfdata.FeatureBranchStack: perfdata.Flag{},
-		perfdata.FeatureCPUID: perfdata.Text("GenuineIntel,6,143,8"), perfdata.FeatureNRCPUs: perfdata.NRCPUs{Available: 2, Online: 2}} {
-		if err := w.SetFeature(id, v); err != nil {
-			t.Fatal(err)
+	return perffile.Write(t, []*perfdata.Event{event}, map[perfdata.FeatureID]perfdata.FeatureValue{perfdata.FeatureArch: perfdata.Text("x86_64"), perfdata.FeatureBranchStack: perfdata.Flag{},
+		perfdata.FeatureCPUID: perfdata.Text("GenuineIntel,6,143,8"), perfdata.FeatureNRCPUs: perfdata.NRCPUs{Available: 2, Online: 2}}, func(w *perfdata.Writer) {
+		id := perfdata.SampleID{ID: 7, PID: 100, TID: 101, Time: 1e9}
+		lib, code, functions := library(t)
+		const base = 0x7f0000000000
+		w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 100, Comm: "worker"})
+		w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 101, Comm: "worker"})
+		w.Write(perfdata.MiscUser, &perfdata.Mmap2{SampleID: id, PID: 100, TID: 100, Start: base + code.Off, Length: code.Filesz, Offset: code.Off,
+			Protection: 5, Flags: 2, Filename: lib})
+		random := rand.New(rand.NewPCG(1, 2))
+		somewhere := func() uint64 {
+			if random.IntN(8) == 0 {
+				return 0x500000 + random.Uint64N(1<<20)
+			}
+			return base + code.Off + random.Uint64N(code.Filesz)
 		}
-	}
-	id := perfdata.SampleID{ID: 7, PID: 100, TID: 101, Time: 1e9}
-	lib, code, functions := library(t)
-	const base = 0x7f0000000000
-	w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 100, Comm: "worker"})
-	w.Write(perfdata.MiscUser, &perfdata.Comm{SampleID: id, PID: 100, TID: 101, Comm: "worker"})
-	w.Write(perfdata.MiscUser, &perfdata.Mmap2{SampleID: id, PID: 100, TID: 100, Start: base + code.Off, Length: code.Filesz, Offset: code.Off,
-		Protection: 5, Flags: 2, Filename: lib})
-	random := rand.New(rand.NewPCG(1, 2))
-	somewhere := func() uint64 {
-		if random.IntN(8) == 0 {
-			return 0x500000 + random.Uint64N(1<<20)
+		words := func(n int) []uint64 {
+			all := make([]uint64, n)
+			for i := range all {
+				all[i] = random.Uint64() >> random.IntN(64)
+			}
+			return all
 		}
-		return base + code.Off + random.Uint64N(code.Filesz)
-	}
-	words := func(n int) []uint64 {
-		all := make([]uint64, n)
-		for i := range all {
-			all[i] = random.Uint64() >> random.IntN(64)
+		pages := []uint64{0, 4096, 2 << 20, 1 << 30, 16384}
+		for i := range 300 {
+			id.Time += 1000
+			id.CPU = uint32(i % 2)
+			s := &perfdata.Sample{SampleID: id, IP: base + functions[random.IntN(len(functions))], Addr: random.Uint64() >> random.IntN(64), Period: random.Uint64N(1e6),
+				Weight: perfdata.Weight(random.Uint64() >> random.IntN(40)), DataSource: source(random),
+				Transaction: random.Uint64() & 0xff, PhysAddr: random.Uint64() >> 20, DataPageSize: pages[i%5], CodePageSize: pages[i/5%5],
+				UserRegs: perfdata.Registers{ABI: 2, Mask: userRegs, Values: words(20)}, IntrRegs: perfdata.Registers{ABI: 2, Mask: intrRegs, Values: words(12)}}
+			for range random.IntN(9) {
+				s.Branches = append(s.Branches, perfdata.Branch{From: somewhere(), To: somewhere(),
+					Flags: perfdata.BranchFlags(random.Uint64()&(1<<20-1) | random.Uint64N(15)<<20 | random.Uint64N(4)<<24)})
+			}
+			w.Write(perfdata.MiscUser|perfdata.MiscExactIP, s)
 		}
-		return all
-	}
-	pages := []uint64{0, 4096, 2 << 20, 1 << 30, 16384}
-	for i := range 300 {
-		id.Time += 1000
-		id.CPU = uint32(i % 2)
-		s := &perfdata.Sample{SampleID: id, IP: base + functions[random.IntN(len(functions))], Addr: random.Uint64() >> random.IntN(64), Period: random.Uint64N(1e6),
-			Weight: perfdata.Weight(random.Uint64() >> random.IntN(40)), DataSource: source(random),
-			Transaction: random.Uint64() & 0xff, PhysAddr: random.Uint64() >> 20, DataPageSize: pages[i%5], CodePageSize: pages[i/5%5],
-			UserRegs: perfdata.Registers{ABI: 2, Mask: userRegs, Values: words(20)}, IntrRegs: perfdata.Registers{ABI: 2, Mask: intrRegs, Values: words(12)}}
-		for range random.IntN(9) {
-			s.Branches = append(s.Branches, perfdata.Branch{From: somewhere(), To: somewhere(),
-				Flags: perfdata.BranchFlags(random.Uint64()&(1<<20-1) | random.Uint64N(15)<<20 | random.Uint64N(4)<<24)})
-		}
-		w.Write(perfdata.MiscUser|perfdata.MiscExactIP, s)
-	}
-	if err := w.Close(); err != nil { // reports the errors of all writes
-		t.Fatal(err)
-	}
-	return path
+	})
 }
 
 // source returns a random data source whose description fits into perf's buffer.
