@@ -3,9 +3,7 @@ package built
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 
 	"github.com/bperf/bperf/test/apt"
 	"github.com/bperf/bperf/test/whole"
@@ -54,8 +52,6 @@ func needTools() error {
 	})
 }
 
-var tarball = regexp.MustCompile(`/usr/src/linux-source-[^/]+\.tar\.xz$`)
-
 // fetchSource puts the source into dir.
 func fetchSource(dir string) error {
 	archive, err := apt.OpenArchive(sourceSuite, "amd64") // the package is the same for all architectures
@@ -64,29 +60,14 @@ func fetchSource(dir string) error {
 	}
 	defer archive.Close()
 	return whole.Make(dir, func(tmp string) (string, error) {
-		file := filepath.Join(tmp, "source.tar.xz")
-		if err := archive.Extract(sourcePackage, tarball, file); err != nil {
-			return "", fmt.Errorf("get the source of Debian %s: %w", sourceSuite, err)
-		}
 		unpacked := filepath.Join(tmp, "source")
-		return unpacked, unpack(file, unpacked)
+		if err := archive.UnpackSource(sourcePackage, unpacked, sources...); err != nil {
+			return "", err
+		}
+		// perf reads its version from this file. In the source, makefiles that include those of the whole kernel make it.
+		line := fmt.Sprintf("#define PERF_VERSION %q\n", version)
+		return unpacked, os.WriteFile(filepath.Join(unpacked, "PERF-VERSION-FILE"), []byte(line), 0o644)
 	})
-}
-
-func unpack(file, dir string) error {
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
-	// perf reads its version from this file. In the source, makefiles that include those of the whole kernel make it.
-	line := fmt.Sprintf("#define PERF_VERSION %q\n", version)
-	if err := os.WriteFile(filepath.Join(dir, "PERF-VERSION-FILE"), []byte(line), 0o644); err != nil {
-		return err
-	}
-	args := []string{"--use-compress-program=xz -T0", "--strip-components=1", "-C", dir, "-xf", file}
-	for _, s := range sources {
-		args = append(args, sourcePackage+"/"+s)
-	}
-	return run(exec.Command("tar", args...))
 }
 
 func fetchLibraries(sysroot, arch string) error {

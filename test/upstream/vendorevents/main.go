@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 
 	"github.com/bperf/bperf/test/apt"
 	"github.com/bperf/bperf/test/upstream/packaged"
@@ -64,8 +63,6 @@ func tables() (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-var tarball = regexp.MustCompile(`/usr/src/linux-source-[^/]+\.tar\.xz$`)
-
 // fetch returns the path of tools/perf/pmu-events/arch, and fetches it if it is not in the cache.
 func fetch() (string, error) {
 	cache, err := os.UserCacheDir()
@@ -80,7 +77,7 @@ func fetch() (string, error) {
 	if err := apt.Need(map[string]string{"dpkg-deb": "dpkg", "tar": "tar", "xz": "xz-utils"}); err != nil {
 		return "", err
 	}
-	err = whole.Make(dir, func(tmp string) (string, error) { return unpack(tmp) })
+	err = whole.Make(dir, unpack)
 	if err != nil {
 		return "", fmt.Errorf("get the source of the kernel in Debian %s: %w", packaged.Newest, err)
 	}
@@ -101,18 +98,6 @@ func unpack(dir string) (string, error) {
 	if len(names) != 1 {
 		return "", fmt.Errorf("linux-source depends on %d packages, not on one source: %v", len(names), names)
 	}
-	file := filepath.Join(dir, "source.tar.xz")
-	if err := archive.Extract(names[0], tarball, file); err != nil {
-		return "", err
-	}
 	unpacked := filepath.Join(dir, "source")
-	if err := os.Mkdir(unpacked, 0o755); err != nil {
-		return "", err
-	}
-	tar := exec.Command("tar", "--use-compress-program=xz -T0", "--strip-components=1", "-C", unpacked, "-xf", file,
-		names[0]+"/tools/perf/pmu-events/arch")
-	if out, err := tar.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("unpack %s: %w\n%s", names[0], err, out)
-	}
-	return unpacked, nil
+	return unpacked, archive.UnpackSource(names[0], unpacked, "tools/perf/pmu-events/arch")
 }
