@@ -191,7 +191,7 @@ func (l *lister) metrics() []listed {
 	}
 	var groups []string
 	for _, m := range l.machine.VendorMetrics() {
-		if _, has := stat.HasMetric(m.Name); !has {
+		if !stat.HasMetric(m.Name) {
 			add(metricKind, m.Name, "", &m)
 		}
 		groups = append(groups, m.Groups...)

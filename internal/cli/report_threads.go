@@ -17,19 +17,19 @@ const mostThreadCounts = 1 << 20
 // threadCounts are the counts of threads that record -s recorded when they ended: READ records.
 type threadCounts struct {
 	event   func(id uint64) *perfdata.Event
-	threads []countedThread   // in the order of the recording
-	events  []*perfdata.Event // in the order of the recording
-	rows    map[[2]int32]int  // index in threads, by process and thread
-	columns map[int]int       // index in events, by Event.Index
-	counts  map[[2]int]uint64 // by row and column
-	most    int               // cells
-	leftOut uint64            // readings beyond most
+	threads []countedThread       // in the order of the recording
+	events  []*perfdata.Event     // in the order of the recording
+	rows    map[countedThread]int // index in threads
+	columns map[int]int           // index in events, by Event.Index
+	counts  map[[2]int]uint64     // by row and column
+	most    int                   // cells
+	leftOut uint64                // readings beyond most
 }
 
 type countedThread struct{ pid, tid int32 }
 
 func newThreadCounts(event func(id uint64) *perfdata.Event) *threadCounts {
-	return &threadCounts{event: event, rows: map[[2]int32]int{}, columns: map[int]int{}, counts: map[[2]int]uint64{}, most: mostThreadCounts}
+	return &threadCounts{event: event, rows: map[countedThread]int{}, columns: map[int]int{}, counts: map[[2]int]uint64{}, most: mostThreadCounts}
 }
 
 // add adds the counts of a READ record. Other records have none.
@@ -50,7 +50,7 @@ func (c *threadCounts) add(record *perfdata.Record) {
 }
 
 func (c *threadCounts) count(read *perfdata.Read, event *perfdata.Event, value uint64) {
-	thread := [2]int32{read.PID, read.TID}
+	thread := countedThread{read.PID, read.TID}
 	row, oldRow := c.rows[thread]
 	column, oldColumn := c.columns[event.Index]
 	if !oldRow {
@@ -64,7 +64,7 @@ func (c *threadCounts) count(read *perfdata.Read, event *perfdata.Event, value u
 		return
 	}
 	if !oldRow {
-		c.rows[thread], c.threads = row, append(c.threads, countedThread{read.PID, read.TID})
+		c.rows[thread], c.threads = row, append(c.threads, thread)
 	}
 	if !oldColumn {
 		c.columns[event.Index], c.events = column, append(c.events, event)

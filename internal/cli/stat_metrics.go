@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -54,20 +53,18 @@ func (c *metricChooser) load() error {
 // vendor's metric of that name if there is one.
 func (c *metricChooser) split(list string) (own, ofVendor []string, err error) {
 	for name := range strings.SplitSeq(list, ",") {
-		name = strings.TrimSpace(name)
-		known, has := stat.HasMetric(name)
-		if !has {
-			if err := c.load(); err != nil {
-				return nil, nil, err
-			}
+		if name = strings.TrimSpace(name); stat.HasMetric(name) {
+			own = append(own, name)
+			continue
+		}
+		if err := c.load(); err != nil {
+			return nil, nil, err
 		}
 		switch {
-		case has:
-			own = append(own, name)
 		case len(c.catalog.Find(name)) > 0:
 			ofVendor = append(ofVendor, name)
-		case known != "":
-			own = append(own, known)
+		case stat.HasAlias(name):
+			own = append(own, name)
 		default:
 			return nil, nil, c.unknown(name)
 		}
@@ -77,17 +74,11 @@ func (c *metricChooser) split(list string) (own, ofVendor []string, err error) {
 
 // unknown is the error for a name that is no metric.
 func (c *metricChooser) unknown(name string) error {
-	var names, all []string
-	for _, m := range stat.Metrics() {
-		names = append(names, m.Name)
-	}
+	var all []string
 	for _, m := range c.catalog.All() {
 		all = append(all, m.Name)
 	}
-	if near := event.Nearest(name, slices.Concat(names, all, c.catalog.Groups())); len(near) > 0 {
-		return fmt.Errorf("no metric is named %q; nearest: %s", name, strings.Join(near, ", "))
-	}
-	return fmt.Errorf("no metric is named %q; there are %s", name, strings.Join(names, ", "))
+	return stat.UnknownMetric(name, append(all, c.catalog.Groups()...))
 }
 
 // cpu names the CPU in messages.

@@ -1,6 +1,9 @@
 package metric
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // nan is the value of what is not known.
 var nan = math.NaN()
@@ -79,7 +82,7 @@ func (ev *evaluation) choice(n *node) float64 {
 func (f *Facts) value(n *node) float64 {
 	switch n.op {
 	case literal:
-		if v, known := f.Literals[lower(n.name)]; known {
+		if v, known := f.Literals[strings.ToLower(n.name)]; known {
 			return v
 		}
 		return nan

@@ -70,7 +70,8 @@ type Catalog struct {
 func NewCatalog(all []vendor.Metric, f *Facts) *Catalog {
 	c := &Catalog{all: all, facts: f, byName: make(map[string][]int), parsed: make(map[*vendor.Metric]*Expr), active: make(map[*vendor.Metric]bool)}
 	for i := range all {
-		c.byName[lower(all[i].Name)] = append(c.byName[lower(all[i].Name)], i)
+		name := strings.ToLower(all[i].Name)
+		c.byName[name] = append(c.byName[name], i)
 	}
 	return c
 }
@@ -177,7 +178,7 @@ func (c *Catalog) resolve(of *vendor.Metric, expression string) (*Expr, error) {
 // metric of the same kind.
 func (c *Catalog) reference(from *vendor.Metric, name string) *vendor.Metric {
 	var found *vendor.Metric
-	for _, i := range c.byName[lower(name)] {
+	for _, i := range c.byName[strings.ToLower(name)] {
 		m := &c.all[i]
 		if m.Name == name && (found == nil || m.PMU == from.PMU) {
 			found = m
@@ -305,7 +306,7 @@ func (s *Selection) share(grouped []bool, noMerge bool) {
 			continue
 		}
 		events := s.Metrics[i].events
-		in := slices.IndexFunc(s.Sets, func(set Set) bool { return !noMerge && set.Grouped && subset(events, set.Events) })
+		in := slices.IndexFunc(s.Sets, func(set Set) bool { return !noMerge && set.Grouped && Subset(events, set.Events) })
 		if in < 0 {
 			in = len(s.Sets)
 			s.Sets = append(s.Sets, Set{Events: slices.Clone(events), Grouped: grouped[i]})

@@ -2,7 +2,6 @@ package metric
 
 import (
 	"slices"
-	"strings"
 )
 
 // Simplify returns the expression without the parts that the facts make constant or useless. "a if #smt_on else b" becomes a or b, so that
@@ -130,9 +129,7 @@ func (n *node) refer(to map[string]*Expr) *node {
 	return &r
 }
 
-func lower(s string) string { return strings.ToLower(s) }
-
-// subset reports whether all of a are in b.
-func subset(a, b []string) bool {
+// Subset reports whether all of a are in b.
+func Subset(a, b []string) bool {
 	return !slices.ContainsFunc(a, func(s string) bool { return !slices.Contains(b, s) })
 }

@@ -50,7 +50,9 @@ func (p *part) details(item *Item, branches []perfdata.Branch) profile.DetailsID
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d.Trace = p.p.Strings.ID(string(p.trace))
+	if len(p.trace) > 0 {
+		d.Trace = p.p.Strings.ID(string(p.trace))
+	}
 	return p.p.Detail(d)
 }
 

@@ -19,7 +19,7 @@ const (
 	maxBlocksCode = 64 << 10
 	// maxBlockSamples is the maximum number of samples whose blocks are in memory as text.
 	maxBlockSamples = 32
-	// missingBranch is where a branch that the processor did not record is searched: in so many bytes after the last recorded one.
+	// missingBranch is the number of bytes after the last recorded branch in which a branch that the processor did not record is searched.
 	missingBranch = 128
 	// flagColumn is the width of the instruction before the flags of a branch.
 	flagColumn = 30

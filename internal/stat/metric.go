@@ -213,14 +213,14 @@ func (r *Row) runUnit() (scale float64, unit string) {
 	return r.Event.Scale, r.Event.Unit
 }
 
-// HasMetric reports whether bperf itself defines a metric of this name, ignoring case. With an alias, known is the metric's name.
-func HasMetric(name string) (known string, has bool) {
-	m, err := findMetric(name)
-	if err != nil {
-		return "", false
-	}
-	return m.Name, strings.EqualFold(m.Name, name)
+// HasMetric reports whether bperf itself defines a metric of this name, ignoring case.
+func HasMetric(name string) bool {
+	m := lookup(name)
+	return m != nil && strings.EqualFold(m.Name, name)
 }
+
+// HasAlias reports whether bperf itself defines a metric of this name or alias, ignoring case.
+func HasAlias(name string) bool { return lookup(name) != nil }
 
 // MetricEvents returns the events that the named metrics need, as terms for the event parser. names is a comma-separated list. The events
 // of a ratio form a weak group, which stays together if the PMU has room for it: "{instructions,cycles}:W".
@@ -250,12 +250,8 @@ func MetricEvents(names string, o metric.Options) ([]string, error) {
 
 // covered reports whether another set contains all events of sets[i].
 func covered(set []string, sets [][]string, i int) bool {
-	return slices.ContainsFunc(sets, func(other []string) bool { return len(other) > len(set) && subset(set, other) }) ||
-		slices.ContainsFunc(sets[:i], func(other []string) bool { return subset(set, other) })
-}
-
-func subset(set, of []string) bool {
-	return !slices.ContainsFunc(set, func(e string) bool { return !slices.Contains(of, e) })
+	return slices.ContainsFunc(sets, func(other []string) bool { return len(other) > len(set) && metric.Subset(set, other) }) ||
+		slices.ContainsFunc(sets[:i], func(other []string) bool { return metric.Subset(set, other) })
 }
 
 func group(events []string) string {
@@ -278,20 +274,33 @@ func MetricNames(names string) ([]string, error) {
 	return found, nil
 }
 
-// findMetric returns the metric with a name or alias, ignoring case.
-func findMetric(name string) (*ownMetric, error) {
+// lookup returns the metric with a name or alias, ignoring case, or nil.
+func lookup(name string) *ownMetric {
 	for i := range metrics {
 		m := &metrics[i]
 		if strings.EqualFold(name, m.Name) || m.Alias != "" && strings.EqualFold(name, m.Alias) {
-			return m, nil
+			return m
 		}
 	}
+	return nil
+}
+
+// findMetric returns the metric with a name or alias, ignoring case.
+func findMetric(name string) (*ownMetric, error) {
+	if m := lookup(name); m != nil {
+		return m, nil
+	}
+	return nil, UnknownMetric(name, nil)
+}
+
+// UnknownMetric is the error for a name that is no metric, where there are others besides bperf's own.
+func UnknownMetric(name string, others []string) error {
 	var names []string
 	for _, m := range Metrics() {
 		names = append(names, m.Name)
 	}
-	if near := event.Nearest(name, names); len(near) > 0 {
-		return nil, fmt.Errorf("no metric is named %q; nearest: %s", name, strings.Join(near, ", "))
+	if near := event.Nearest(name, slices.Concat(names, others)); len(near) > 0 {
+		return fmt.Errorf("no metric is named %q; nearest: %s", name, strings.Join(near, ", "))
 	}
-	return nil, fmt.Errorf("no metric is named %q; there are %s", name, strings.Join(names, ", "))
+	return fmt.Errorf("no metric is named %q; there are %s", name, strings.Join(names, ", "))
 }

@@ -2,6 +2,7 @@ package vendor
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -55,11 +56,7 @@ func (m *Models) Encode() ([]byte, error) {
 			return nil, fmt.Errorf("compress the table of %s: %w", model.Name, err)
 		}
 		frames = append(frames, frame...)
-		name := model.Base
-		if name == "" {
-			name = "-"
-		}
-		fmt.Fprintf(&index, "model %s %s %d\n", model.Name, name, len(frame))
+		fmt.Fprintf(&index, "model %s %s %d\n", model.Name, cmp.Or(model.Base, "-"), len(frame))
 	}
 	for _, cpu := range m.CPUs {
 		fmt.Fprintf(&index, "cpu %s %s\n", cpu.Pattern, cpu.Model)
@@ -158,8 +155,8 @@ func decompress(data, base []byte) ([]byte, error) {
 	return decoder.DecodeAll(data, nil)
 }
 
-// everywhere are the names of the tables that are part of each model's: what does not depend on the CPU, and the PMUs of systems on chips,
-// which Compat tells apart.
+// everywhere are the names of the tables that all models share: "common" does not depend on the CPU, and "sys" has the PMUs of systems on
+// chips. Compat says which system an event of "sys" is for.
 var everywhere = []string{"common", "sys"}
 
 // table returns the table of a CPU. It is that of all CPUs if no model fits.
