@@ -28,6 +28,7 @@ func TestCommandLines(t *testing.T) {
 	require.NoPMU(t)
 	require.Tools(t, "gcc", "objdump")
 	require.PlainNames(t)
+	require.Tracefs(t) // perf would mount it for one of the lines, and for those that happen to run later
 	distribution, newest := distributionPerf(t), require.NewestPerf(t)
 	self, err := os.Executable()
 	if err != nil {

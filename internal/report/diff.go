@@ -193,7 +193,7 @@ func (c *comparison) rows() []*difference {
 		return largest < c.o.Limit || c.BaselineOnly && d.periods[0] == 0
 	})
 	slices.SortFunc(all, func(a, b *difference) int {
-		return cmp.Or(cmp.Compare(c.rank(b), c.rank(a)), slices.Compare(a.keys, b.keys))
+		return cmp.Or(cmp.Compare(c.rank(b), c.rank(a)), cmp.Compare(b.periods[0], a.periods[0]), slices.Compare(a.keys, b.keys))
 	})
 	return all
 }
