@@ -10,6 +10,7 @@ import (
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/event/vendor"
 	"github.com/bperf/bperf/internal/metric"
+	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/stat"
 )
 
@@ -29,6 +30,8 @@ func (c *metricChooser) load() error {
 	if c.catalog != nil {
 		return nil
 	}
+	// Without this right or such a clock, the kernel reports none: only metrics that need it then have no value.
+	c.session.ClockFrequency, _ = perfevent.ClockFrequency()
 	proc := os.DirFS("/proc")
 	literals, err := metric.Literals(os.DirFS("/sys"), proc, c.session)
 	if err != nil {
@@ -182,16 +185,36 @@ func (c *chosenEvents) addOwnMetrics(list string) error {
 	return nil
 }
 
+// report notes which of the selected metrics have no value, and why. It returns an error if none has one.
+func (c *metricChooser) report(names []string, s *metric.Selection) error {
+	var reasons []string
+	if len(s.Skipped) > 0 {
+		reasons = append(reasons, "this machine lacks some of their events: "+strings.Join(s.Skipped, ", "))
+	}
+	if len(s.Unknown) > 0 {
+		var unknown []string
+		for _, u := range s.Unknown {
+			unknown = append(unknown, u.String())
+		}
+		reasons = append(reasons, "this machine does not report what they need to know of it: "+strings.Join(unknown, ", "))
+	}
+	if len(s.Metrics) == 0 {
+		return fmt.Errorf("no metric of %s has a value, because %s", strings.Join(names, ","), strings.Join(reasons, "; and because "))
+	}
+	for _, reason := range reasons {
+		c.note("metrics without a value, because " + reason)
+	}
+	return nil
+}
+
 // addVendorMetrics adds metrics and groups of metrics of the CPU's vendor.
 func (c *chosenEvents) addVendorMetrics(names []string) error {
 	selection, err := c.metrics.catalog.Select(names, c.metrics.options)
 	if err != nil {
 		return err
 	}
-	if skipped := strings.Join(selection.Skipped, ", "); len(selection.Metrics) == 0 {
-		return fmt.Errorf("%s: this machine lacks events of each of its metrics (%s)", strings.Join(names, ","), skipped)
-	} else if skipped != "" {
-		c.metrics.note("metrics without a value, because this machine lacks some of their events: " + skipped)
+	if err := c.metrics.report(names, selection); err != nil {
+		return err
 	}
 	if c.vendor == nil {
 		c.vendor = stat.NewVendorMetrics(c.metrics.facts)

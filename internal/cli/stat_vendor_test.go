@@ -3,12 +3,15 @@ package cli
 import (
 	"encoding/json"
 	"math"
+	"os"
 	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/bperf/bperf/internal/metric"
+	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -50,6 +53,26 @@ func TestStatVendorMetrics(t *testing.T) {
 		if got := statOfCPU(t, c.cpu, append(c.args, "true")...); got.status != c.status || !strings.Contains(got.stderr, c.want) {
 			t.Errorf("%v: %+v", c.args, got)
 		}
+	}
+}
+
+// TestStatTSCFrequency computes a metric that needs the frequency of the TSC, where the kernel or the CPU's name has it.
+func TestStatTSCFrequency(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the metric is one of x86")
+	}
+	const metricName, skylakeServer = "cpu_operating_frequency", "GenuineIntel-6-55-4"
+	literals, err := metric.Literals(os.DirFS("/sys"), os.DirFS("/proc"), metric.Session{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, named := literals["system_tsc_freq"]
+	_, err = perfevent.ClockFrequency()
+	unknown := err != nil && !named
+	const reason = "this machine does not report what they need to know of it: " + metricName + " (#system_tsc_freq)"
+	got := statOfCPU(t, skylakeServer, "-M", metricName, "true")
+	if strings.Contains(got.stderr, reason) != unknown {
+		t.Errorf("the frequency is unknown: %v (%v); %+v", unknown, err, got)
 	}
 }
 

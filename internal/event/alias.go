@@ -8,26 +8,28 @@ import (
 	"github.com/bperf/bperf/internal/event/vendor"
 )
 
-// source is what defines an event of a PMU: its file in sysfs, or the vendor's table.
+// source is what defines an event of a PMU: its file in sysfs, the vendor's table, or both.
 type source struct {
 	terms  string
-	vendor *vendor.Event // nil for a file
+	vendor *vendor.Event // nil if the table has no such event
+	file   bool          // sysfs has the event
 }
 
-// source finds what defines the event that a is the name of. An event file hides the vendor's event of the same name. The vendor's table is
-// not touched for terms.
+// source finds what defines the event that a is the name of. As in perf 7.2, the vendor's encoding hides that of an event file of the same
+// name. The vendor's table is not touched for terms.
 func (p *pmu) source(a param) (s source, ok bool, err error) {
-	if s.terms, ok, err = p.alias(a.key); ok || err != nil || a.hasValue {
-		return s, ok, err
+	if s.terms, s.file, err = p.alias(a.key); err != nil || a.hasValue {
+		return s, s.file, err
 	}
-	if _, is, err := p.format(a.key); is || err != nil {
-		return s, false, nil
+	if !s.file {
+		if _, is, err := p.format(a.key); is || err != nil {
+			return s, false, nil
+		}
 	}
-	e, ok := p.vendorEvent(a.key)
-	if !ok {
-		return s, false, nil
+	if e, ok := p.vendorEvent(a.key); ok {
+		s.terms, s.vendor = e.Terms, &e
 	}
-	return source{e.Terms, &e}, true, nil
+	return s, s.file || s.vendor != nil, nil
 }
 
 // applyAlias applies what defines an event, and describes its value. If a term of it has the value "?", the user must give its value.
@@ -74,35 +76,40 @@ func (p *parser) applyAlias(e *Event, u *pmu, alias param, of source, own []para
 		if e.Attr.SamplePeriod == 0 {
 			e.Attr.SamplePeriod = v.Period
 		}
+	}
+	if !of.file {
 		return nil
 	}
 	return p.wrap(alias.pos, u.describe(e, alias.key))
 }
 
-// withAlias returns the PMUs that have an event of this name: the core PMUs if any of them has it, else all
-// others. Events in sysfs hide those of the vendor.
+// withAlias returns the PMUs that have an event of this name, in sysfs or from the vendor: the core PMUs if any of them has it, else all
+// others.
 func (m *Machine) withAlias(name string) []*pmu {
-	var found []*pmu
+	var core, others []*pmu
 	for _, u := range m.corePMUs() {
-		if _, ok, err := u.alias(name); (ok || err != nil) && !m.excludes(u) {
-			found = append(found, u)
+		if !m.excludes(u) && u.hasEvent(name) {
+			core = append(core, u)
 		}
 	}
-	if len(found) > 0 {
-		return found
+	if len(core) > 0 {
+		return core
 	}
-	for _, pmu := range m.pmuNames() {
-		if !isAliasName(name) || !exists(m.devices, pmu, "events", name) {
-			continue
-		}
-		if u, err := m.pmu(pmu); err == nil {
-			found = append(found, u)
+	for _, each := range m.pmuNames() {
+		if u, err := m.pmu(each); err == nil && !u.core && u.hasEvent(name) {
+			others = append(others, u)
 		}
 	}
-	if len(found) > 0 {
-		return found
+	return others
+}
+
+// hasEvent reports whether the PMU has an event of this name. An event file counts even if it cannot be read: to use it is the error.
+func (p *pmu) hasEvent(name string) bool {
+	if isAliasName(name) && exists(p.fsys, p.name, "events", name) {
+		return true
 	}
-	return m.withVendorEvent(name)
+	_, ok := p.vendorEvent(name)
+	return ok
 }
 
 // bareAlias finds the events of a PMU event's name without a PMU.

@@ -76,8 +76,12 @@ func (m *Machine) describePMUs() []Description {
 				continue
 			}
 			seen[full] = true
+			scale, unit := 1.0, ""
+			if e, ok := u.vendorEvent(alias); ok {
+				scale, unit = e.Scale, e.Unit
+			}
 			// An invalid scale is an error only when the event is used.
-			scale, unit, _ := u.aliasUnit(alias)
+			scale, unit, _ = u.aliasUnit(alias, scale, unit)
 			all = append(all, Description{Name: full, Kind: PMUEvent, PMU: name, Scale: scale, Unit: unit})
 		}
 		for e := range u.vendorEvents() {

@@ -208,27 +208,27 @@ func (p *pmu) aliases() []string {
 	return slices.DeleteFunc(names, func(s string) bool { return !isAliasName(s) })
 }
 
-// aliasUnit reads an event's .scale and .unit files. The scale is 1 if there is no .scale file.
-func (p *pmu) aliasUnit(name string) (scale float64, unit string, err error) {
+// aliasUnit returns what an event's .scale and .unit files contain, and the scale and unit of the caller where there is no such file.
+func (p *pmu) aliasUnit(name string, scale float64, unit string) (float64, string, error) {
 	file := path.Join(p.name, "events") + "/" + name
 	if text, err := readFile(p.fsys, file+".unit"); err == nil {
 		unit = strings.TrimSpace(text)
 	}
 	text, err := readFile(p.fsys, file+".scale")
 	if err != nil {
-		return 1, unit, nil
+		return scale, unit, nil
 	}
-	scale, err = strconv.ParseFloat(strings.TrimSpace(text), 64)
-	if err != nil || scale != scale || scale-scale != 0 {
+	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil || v != v || v-v != 0 {
 		return 1, unit, fmt.Errorf("scale of event %s of PMU %s: %q is not a number", name, p.name, strings.TrimSpace(text))
 	}
-	return scale, unit, nil
+	return v, unit, nil
 }
 
-// describe sets e's fields from an event file's .scale, .unit, .snapshot and .per-pkg files.
+// describe sets e's fields from an event file's .scale, .unit, .snapshot and .per-pkg files. Without a .scale or .unit file e keeps its own.
 func (p *pmu) describe(e *Event, alias string) (err error) {
 	file := path.Join(p.name, "events") + "/" + alias
-	e.Scale, e.Unit, err = p.aliasUnit(alias)
+	e.Scale, e.Unit, err = p.aliasUnit(alias, e.Scale, e.Unit)
 	e.Snapshot = exists(p.fsys, file+".snapshot")
 	e.PerPkg = exists(p.fsys, file+".per-pkg")
 	return err

@@ -140,29 +140,3 @@ func (p *pmu) vendorCandidates() []candidate {
 	}
 	return all
 }
-
-// withVendorEvent returns the PMUs for which the vendor has an event of this name: the core PMUs if any of them has it, else all others.
-func (m *Machine) withVendorEvent(name string) []*pmu {
-	if m.cpuid == nil {
-		return nil
-	}
-	var core, others []*pmu
-	for _, u := range m.corePMUs() {
-		if _, ok := u.vendorEvent(name); ok && !m.excludes(u) {
-			core = append(core, u)
-		}
-	}
-	if len(core) > 0 {
-		return core
-	}
-	for _, each := range m.pmuNames() {
-		u, err := m.pmu(each)
-		if err != nil || u.core {
-			continue
-		}
-		if _, ok := u.vendorEvent(name); ok {
-			others = append(others, u)
-		}
-	}
-	return others
-}

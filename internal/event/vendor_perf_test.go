@@ -64,6 +64,7 @@ func TestVendorEventsBesidePerf(t *testing.T) {
 			if !require.Long() {
 				events = sample(events, 24)
 			}
+			writeRivals(t, dir, events)
 			names += len(events)
 			for batch := range slices.Chunk(events, 400) {
 				compareWithPerf(t, perf, dir, cpuid, batch)
@@ -172,6 +173,32 @@ func writeDevices(t *testing.T, dir string, table *vendor.Table) {
 		default:
 			write(kind+"_0", formats["uncore"], "cpumask")
 			write(kind+"_1", formats["uncore"], "cpumask")
+		}
+	}
+}
+
+// writeRivals writes files for every third event into sysfs, as a kernel that has an event of the same name: the vendor's encoding is used.
+func writeRivals(t *testing.T, dir string, names []string) {
+	for i := 0; i < len(names); i += 3 {
+		pmu, name := "cpu", names[i]
+		if runtime.GOARCH == "arm64" {
+			pmu = "armv8_pmuv3_0"
+		}
+		if on, rest, ok := strings.Cut(names[i], "/"); ok {
+			pmu, name = on, strings.TrimSuffix(rest, "/")
+		}
+		devices, err := filepath.Glob(filepath.Join(dir, pmu+"*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, device := range devices {
+			events := filepath.Join(device, "events")
+			if err := os.MkdirAll(events, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(events, strings.ToLower(name)), []byte("event=0x77\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package metric
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"regexp"
@@ -15,10 +16,12 @@ import (
 type Session struct {
 	System bool  // it counts on all CPUs
 	CPUs   []int // the CPUs that it counts on; nil without -C
+
+	ClockFrequency float64 // that of the CPU's time stamp counter in Hz, as the kernel reports it; 0 if it does not
 }
 
 // Literals reads the values of the literals of expressions. The caller passes /sys and /proc. A literal that the machine does not describe,
-// such as the frequency of a virtual machine's TSC, has no value.
+// such as the frequency of an AMD CPU's TSC in a virtual machine, has no value.
 func Literals(sys, proc fs.FS, s Session) (map[string]float64, error) {
 	topology, err := target.ReadTopology(sys)
 	if err != nil {
@@ -53,7 +56,7 @@ func Literals(sys, proc fs.FS, s Session) (map[string]float64, error) {
 	if v, known := slots(sys); known {
 		literals["slots"] = v
 	}
-	if v, known := tscFrequency(proc); known {
+	if v := cmp.Or(s.ClockFrequency, nominalFrequency(proc)); v != 0 {
 		literals["system_tsc_freq"] = v
 	}
 	return literals, nil
@@ -95,18 +98,20 @@ func slots(sys fs.FS) (float64, bool) {
 	return 0, false
 }
 
-// nominal matches the frequency in the name of a model of Intel's. The TSC runs at that frequency.
+// nominal matches the frequency in the name of a model of Intel's. The TSC runs at that frequency, rounded.
 var nominal = regexp.MustCompile(`@ ([0-9]+(?:\.[0-9]+)?)([MG])Hz`)
 
-// tscFrequency returns the frequency of an x86 CPU's TSC in Hz.
-func tscFrequency(proc fs.FS) (float64, bool) {
+// nominalFrequency returns the frequency in the name of the CPU's model in Hz, or 0. Other frequencies in cpuinfo are not those of the TSC.
+func nominalFrequency(proc fs.FS) float64 {
 	match := nominal.FindStringSubmatch(procfs.ReadCPUInfo(proc)["model name"])
 	if match == nil {
-		return 0, false
+		return 0
 	}
 	v, err := strconv.ParseFloat(match[1], 64)
-	unit := map[string]float64{"M": 1e6, "G": 1e9}[match[2]]
-	return v * unit, err == nil
+	if err != nil {
+		return 0
+	}
+	return v * map[string]float64{"M": 1e6, "G": 1e9}[match[2]]
 }
 
 // NMIWatchdog reports whether the kernel's watchdog uses a counter of each CPU.

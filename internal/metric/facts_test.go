@@ -61,12 +61,18 @@ func TestLiteralsOfVendors(t *testing.T) {
 		"AMD EPYC 7763 64-Core Processor":               0,
 	} {
 		proc := fstest.MapFS{"cpuinfo": {Data: []byte("processor\t: 0\nmodel name\t: " + model + "\nflags\t: fpu\n")}}
-		got, err := Literals(sys, proc, Session{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got["slots"] != 8 || got["has_pmem"] != 1 || got["system_tsc_freq"] != want {
-			t.Errorf("%s: got %v", model, got)
+		for _, kernel := range []float64{0, 2.1e9} {
+			got, err := Literals(sys, proc, Session{ClockFrequency: kernel})
+			if err != nil {
+				t.Fatal(err)
+			}
+			hz, known := got["system_tsc_freq"]
+			if kernel != 0 {
+				want = kernel
+			}
+			if got["slots"] != 8 || got["has_pmem"] != 1 || hz != want || known != (hz != 0) {
+				t.Errorf("%s, kernel %v: got %v", model, kernel, got)
+			}
 		}
 	}
 }

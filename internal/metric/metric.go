@@ -21,6 +21,7 @@ type Metric struct {
 
 	expr, threshold *Expr    // threshold is nil without one
 	events          []string // of both, in the order of the expressions
+	unknown         []string // literals of expr that the machine does not report a value for, in lower case, without #
 }
 
 // Events returns the events that the metric and its threshold need.
@@ -115,6 +116,7 @@ func (c *Catalog) prepare(of *vendor.Metric, threshold bool) (*Metric, error) {
 	}
 	var events collector
 	events.collect(m.expr)
+	m.unknown = events.unknown
 	if of.Threshold != "" && threshold {
 		if m.threshold, err = c.resolve(of, of.Threshold); err != nil {
 			return nil, err
@@ -223,7 +225,15 @@ type Selection struct {
 	Of      []int // the index in Sets for each of Metrics
 
 	Skipped []string // members of groups of metrics for which the machine lacks an event
+	// Unknown has the metrics whose expressions need a literal that the machine does not report a value for, each with the literal.
+	Unknown []Unknown
 }
+
+// Unknown is a metric that has no value because the machine does not report that of a literal.
+type Unknown struct{ Metric, Literal string }
+
+// String returns the metric's name and the literal as expressions have it.
+func (u Unknown) String() string { return u.Metric + " (#" + u.Literal + ")" }
 
 // Select returns what to count for the named metrics and groups of metrics. Each name must be one that Find knows.
 func (c *Catalog) Select(names []string, o Options) (*Selection, error) {
@@ -239,6 +249,10 @@ func (c *Catalog) Select(names []string, o Options) (*Selection, error) {
 			m, err := c.prepare(of, o.usesThreshold(of))
 			if err != nil {
 				return nil, err
+			}
+			if len(m.unknown) > 0 {
+				s.Unknown = append(s.Unknown, Unknown{of.Name, m.unknown[0]})
+				continue
 			}
 			if !strings.EqualFold(of.Name, name) && !c.hasEvents(m) {
 				s.Skipped = append(s.Skipped, of.Name)

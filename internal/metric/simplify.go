@@ -2,6 +2,7 @@ package metric
 
 import (
 	"slices"
+	"strings"
 )
 
 // Simplify returns the expression without the parts that the facts make constant or useless. "a if #smt_on else b" becomes a or b, so that
@@ -13,7 +14,10 @@ func (f *Facts) simplify(n *node) *node {
 	case number, name, metric, sources:
 		return n
 	case literal, available, compareID:
-		return constant(f.value(n))
+		if v := f.value(n); finite(v) {
+			return constant(v)
+		}
+		return n
 	}
 	s := *n
 	s.args = make([]*node, len(n.args))
@@ -73,11 +77,12 @@ func (e *Expr) Events() []string {
 	return c.events
 }
 
-// collector collects the events of expressions.
+// collector collects the events of simplified expressions, and the literals in them, whose values the machine does not report.
 type collector struct {
-	events []string
-	known  map[string]bool
-	done   map[*Expr]bool
+	events  []string
+	unknown []string
+	known   map[string]bool
+	done    map[*Expr]bool
 }
 
 func (c *collector) collect(e *Expr) {
@@ -100,6 +105,10 @@ func (c *collector) walk(n *node) {
 		}
 	case metric:
 		c.collect(n.metric)
+	case literal:
+		if lower := strings.ToLower(n.name); !slices.Contains(c.unknown, lower) {
+			c.unknown = append(c.unknown, lower)
+		}
 	}
 	for _, a := range n.args {
 		c.walk(a)

@@ -162,6 +162,42 @@ func TestCycles(t *testing.T) {
 	}
 }
 
+// A metric has no value if the machine does not report a literal that it or a metric that it refers to needs. A literal in a branch that is
+// not computed here does not matter, nor one in a threshold.
+func TestUnknownLiterals(t *testing.T) {
+	all := []vendor.Metric{
+		{Name: "direct", Expr: "A * #SYSTEM_TSC_FREQ / 1e9", Groups: []string{"G"}},
+		{Name: "refers", Expr: "B / direct", Groups: []string{"G"}},
+		{Name: "lacks", Expr: "A / C", Groups: []string{"G"}},
+		{Name: "other", Expr: "A if #smt_on else #system_tsc_freq", Groups: []string{"G"}},
+		{Name: "limit", Expr: "A", Threshold: "limit > #system_tsc_freq", Groups: []string{"G"}},
+	}
+	for name, want := range map[string]struct{ metrics, unknown, skipped []string }{
+		"G":      {[]string{"other", "limit"}, []string{"direct (#system_tsc_freq)", "refers (#system_tsc_freq)"}, []string{"lacks"}},
+		"direct": {nil, []string{"direct (#system_tsc_freq)"}, nil},
+	} {
+		s, err := NewCatalog(all, testFacts()).Select([]string{name}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var metrics, unknown []string
+		for _, m := range s.Metrics {
+			metrics = append(metrics, m.Name)
+		}
+		for _, u := range s.Unknown {
+			unknown = append(unknown, u.String())
+		}
+		if !slices.Equal(metrics, want.metrics) || !slices.Equal(unknown, want.unknown) || !slices.Equal(s.Skipped, want.skipped) {
+			t.Errorf("%s: got %v, unknown %v, skipped %v", name, metrics, unknown, s.Skipped)
+		}
+	}
+	facts := testFacts()
+	facts.Literals["system_tsc_freq"] = 2e9
+	if s, err := NewCatalog(all, facts).Select([]string{"direct"}, Options{}); err != nil || len(s.Metrics) != 1 || len(s.Unknown) != 0 {
+		t.Errorf("with a frequency: got %+v, %v", s, err)
+	}
+}
+
 func TestConstraints(t *testing.T) {
 	all := []vendor.Metric{
 		{Name: "never", Expr: "A / B", Constraint: "NO_GROUP_EVENTS"},
