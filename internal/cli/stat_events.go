@@ -79,7 +79,6 @@ func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config, note f
 	if err := o.addTopdown(&c); err != nil {
 		return err
 	}
-	cfg.Vendor = c.vendor
 	cfg.Defaults = len(c.list) == 0 && !o.null
 	names := stat.DetailedEvents(o.detailed)
 	if cfg.Defaults {
@@ -90,7 +89,12 @@ func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config, note f
 			return err
 		}
 	}
-	cfg.Events, o.namedMetrics = c.list, c.named
+	if cfg.Defaults && o.hasDefaultMetrics() {
+		if err := c.addDefaultMetrics(); err != nil {
+			return err
+		}
+	}
+	cfg.Events, cfg.Vendor, o.namedMetrics = c.list, c.vendor, c.named
 	always := conf.List(configSharedEvents)
 	shares := false
 	for _, e := range c.list.Events() {

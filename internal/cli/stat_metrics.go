@@ -219,16 +219,41 @@ func (c *chosenEvents) addVendorMetrics(names []string) error {
 	if c.vendor == nil {
 		c.vendor = stat.NewVendorMetrics(c.metrics.facts)
 	}
-	list, err := c.vendor.Add(selection, c.terms, c.machine.Parse)
-	if err != nil {
-		return err
-	}
 	for _, m := range selection.Metrics {
 		c.named = append(c.named, m.Name)
+	}
+	return c.addSelection(selection)
+}
+
+// addSelection adds the events of metrics of the CPU's vendor.
+func (c *chosenEvents) addSelection(s *metric.Selection) error {
+	list, err := c.vendor.Add(s, c.terms, c.machine.Parse)
+	if err != nil {
+		return err
 	}
 	for _, e := range list.Events() {
 		c.terms = max(c.terms, e.Term+1)
 	}
 	c.list = append(c.list, list...)
 	return nil
+}
+
+// hasDefaultMetrics reports whether a session without named events also counts the metrics that the CPU's vendor wants there. perf 6.1 does not.
+// Inside BPF programs and with shared counters, which have no groups, bperf does not: each event would cost time there.
+func (o *statOptions) hasDefaultMetrics() bool {
+	return !o.inPrograms && !o.bpfCounters && o.likePerf != stat.Perf61
+}
+
+// addDefaultMetrics adds the metrics that the CPU's vendor wants in a session without named events. It leaves out those whose events the
+// machine lacks.
+func (c *chosenEvents) addDefaultMetrics() error {
+	if err := c.metrics.load(); err != nil {
+		return err
+	}
+	selection, err := c.metrics.catalog.SelectDefaults(c.metrics.options)
+	if err != nil || len(selection.Metrics) == 0 {
+		return err
+	}
+	c.vendor = stat.NewDefaultMetrics(c.metrics.facts)
+	return c.addSelection(selection)
 }

@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/bperf/bperf/internal/metric"
@@ -73,6 +77,124 @@ func TestStatTSCFrequency(t *testing.T) {
 	got := statOfCPU(t, skylakeServer, "-M", metricName, "true")
 	if strings.Contains(got.stderr, reason) != unknown {
 		t.Errorf("the frequency is unknown: %v (%v); %+v", unknown, err, got)
+	}
+}
+
+// fakeMachine is a machine with these core PMUs, all events of which count as cpu-clock: their terms are in config1 and config2, which software
+// events ignore.
+type fakeMachine struct{ devices, cpu string }
+
+// topdownEvents are the topdown events in sysfs of an Intel CPU.
+var topdownEvents = []string{"slots", "topdown-retiring", "topdown-bad-spec", "topdown-fe-bound", "topdown-be-bound", "topdown-heavy-ops",
+	"topdown-br-mispredict", "topdown-fetch-lat", "topdown-mem-bound"}
+
+// newFakeMachine returns a machine with one CPU's identification.
+func newFakeMachine(t *testing.T, cpu string, pmus ...string) fakeMachine {
+	t.Helper()
+	require.Root(t)
+	m := fakeMachine{t.TempDir(), cpu}
+	write := func(text string, path ...string) {
+		file := filepath.Join(append([]string{m.devices}, path...)...)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("1", "software", "type")
+	for i, pmu := range pmus {
+		write("1", pmu, "type")
+		write(strconv.Itoa(i), pmu, "cpus")
+		for term, format := range map[string]string{"event": "config1:0-7", "umask": "config1:8-15,40-47", "cmask": "config1:24-31", "inv": "config1:23",
+			"edge": "config1:18", "any": "config1:21", "frontend": "config2:0-23", "ldlat": "config2:24-39", "offcore_rsp": "config2:0-63"} {
+			write(format, pmu, "format", term)
+		}
+		for _, name := range topdownEvents {
+			write("event=0x00,umask=0x80", pmu, "events", name)
+		}
+	}
+	if len(pmus) == 1 { // it has all CPUs
+		if err := os.Remove(filepath.Join(m.devices, pmus[0], "cpus")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+// run runs a program there.
+func (m fakeMachine) run(t *testing.T, program string, args ...string) result {
+	t.Helper()
+	cmd := bperf()
+	if program == "bperf" {
+		var err error
+		if program, err = os.Executable(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd.Path, cmd.Err = "/bin/sh", nil
+	cmd.Args = append([]string{"sh", "-c", `mount --bind "$0" /sys/bus/event_source/devices && mount -t bpf bpf /sys/fs/bpf && exec "$@"`, m.devices, program}, args...)
+	cmd.Env = append(cmd.Env, "PERF_CPUID="+m.cpu)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	return run(t, cmd)
+}
+
+// defaultMetrics returns the metrics that the JSON output has under headings of groups, sorted.
+func defaultMetrics(text string) (all []string) {
+	group := ""
+	for line := range strings.Lines(text) {
+		var row struct {
+			Group string `json:"metricgroup"`
+			Event string
+			Value string `json:"metric-value"`
+			Unit  string `json:"metric-unit"`
+		}
+		if json.Unmarshal([]byte(line), &row) != nil {
+			continue
+		}
+		if row.Event != "" {
+			group = ""
+		}
+		group = cmp.Or(row.Group, group)
+		if v, err := strconv.ParseFloat(row.Value, 64); group != "" && err == nil && !math.IsNaN(v) {
+			all = append(all, row.Unit)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestStatDefaultMetrics counts without named events on CPUs whose vendor wants metrics there: the same metrics as perf prints.
+func TestStatDefaultMetrics(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the metrics are those of x86")
+	}
+	perf := require.NewestPerf(t)
+	for cpu, n := range map[string]int{"GenuineIntel-6-8F-8": 12, "GenuineIntel-6-6A-6": 4, "GenuineIntel-6-55-4": 0, "GenuineIntel-6-1-1": 0} {
+		m := newFakeMachine(t, cpu, "cpu")
+		for _, options := range []string{"", "-d -d", "--metric-no-group --metric-no-threshold", "-r 2"} {
+			args := append(append([]string{"stat", "-j"}, strings.Fields(options)...), "true")
+			theirs, ours := m.run(t, perf, args...), m.run(t, "bperf", args...)
+			want, got := defaultMetrics(theirs.stderr), defaultMetrics(ours.stderr)
+			if len(got) != n || !slices.Equal(got, want) {
+				t.Errorf("%s %v: %d metrics, want %d, %v, perf has %v:\n%+v\n%+v", cpu, args, len(got), n, got, want, ours, theirs)
+			}
+		}
+	}
+	hybrid := newFakeMachine(t, "GenuineIntel-6-97-2", "cpu_core", "cpu_atom").run(t, "bperf", "stat", "-a", "true")
+	if !strings.Contains(hybrid.stderr, " TopdownL1 (cpu_core) ") {
+		t.Errorf("%+v", hybrid)
+	}
+	server := newFakeMachine(t, "GenuineIntel-6-8F-8", "cpu")
+	for _, options := range []string{"-e cpu-clock", "--compat 6.1", "--bpf-counters", "-n"} {
+		args := append(append([]string{"stat"}, strings.Fields(options)...), "true")
+		if got := server.run(t, "bperf", args...); got.status != 0 || strings.Contains(got.stderr, "Topdown") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	lacking := newFakeMachine(t, "GenuineIntel-6-8F-8").run(t, "bperf", "stat", "true")
+	if lacking.status != 0 || strings.Contains(strings.ToLower(lacking.stderr), "topdown") {
+		t.Errorf("%+v", lacking)
 	}
 }
 

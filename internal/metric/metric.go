@@ -237,12 +237,26 @@ func (u Unknown) String() string { return u.Metric + " (#" + u.Literal + ")" }
 
 // Select returns what to count for the named metrics and groups of metrics. Each name must be one that Find knows.
 func (c *Catalog) Select(names []string, o Options) (*Selection, error) {
+	return c.choose(names, o, func(*vendor.Metric) bool { return true })
+}
+
+// defaultGroup is the group of the metrics that perf stat prints if the user names no event.
+const defaultGroup = "Default"
+
+// SelectDefaults returns what to count for the metrics that the vendor wants in a session without named events. Those have a group, such as
+// TopdownL1, under which they are printed. bperf computes the others of the group Default itself.
+func (c *Catalog) SelectDefaults(o Options) (*Selection, error) {
+	return c.choose([]string{defaultGroup}, o, func(m *vendor.Metric) bool { return m.DefaultGroup != "" && !m.ShowEvents })
+}
+
+// choose returns what to count for those of the named metrics that want accepts.
+func (c *Catalog) choose(names []string, o Options, want func(*vendor.Metric) bool) (*Selection, error) {
 	s := &Selection{}
 	var grouped []bool
 	known := make(map[*vendor.Metric]bool)
 	for _, name := range names {
 		for _, of := range c.Find(name) {
-			if known[of] {
+			if known[of] || !want(of) {
 				continue
 			}
 			known[of] = true

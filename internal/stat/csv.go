@@ -61,11 +61,11 @@ func (c *csvLines) table(b *strings.Builder, s Snapshot) {
 		prefix := append(c.time(s), c.place(r.Place)...)
 		fields := slices.Concat(prefix, c.count(r, cgroups))
 		metrics := c.o.metrics(r)
-		if len(metrics) == 0 {
-			c.line(b, append(append(fields, "", ""), c.runFields(r)...))
+		if len(metrics) == 0 || r.OnlyMetrics {
+			c.line(b, append(append(fields, "", r.heading()), c.runFields(r)...))
 		}
 		for j, m := range metrics {
-			if j > 0 { // a separate line with only the metric
+			if j > 0 || r.OnlyMetrics { // a separate line with only the metric
 				fields = append(prefix, make([]string, len(fields)-len(prefix))...)
 			}
 			runs := c.runFields(r)
@@ -77,7 +77,15 @@ func (c *csvLines) table(b *strings.Builder, s Snapshot) {
 	}
 }
 
-// count returns a row's fields between the place and the metric.
+// heading returns the name of a group of metrics. It is a line's last field, as in perf.
+func (r *Row) heading() string {
+	if r.OnlyMetrics {
+		return r.Name
+	}
+	return ""
+}
+
+// count returns a row's fields between the place and the metric. Those of a group of metrics are empty.
 func (c *csvLines) count(r *Row, cgroups bool) []string {
 	value, variance := r.absent(), ""
 	if value == "" {
@@ -85,13 +93,19 @@ func (c *csvLines) count(r *Row, cgroups bool) []string {
 		variance = fixed(r.Variance, 2) + "%"
 	}
 	fields := []string{value, r.Event.Unit, r.Name}
+	times := []string{strconv.FormatUint(r.Running, 10), fixed(r.share(), 2)}
+	if r.OnlyMetrics {
+		variance = ""
+		clear(fields)
+		clear(times)
+	}
 	if cgroups {
 		fields = append(fields, r.group())
 	}
 	if c.runs > 1 {
 		fields = append(fields, variance)
 	}
-	return append(fields, strconv.FormatUint(r.Running, 10), fixed(r.share(), 2))
+	return append(fields, times...)
 }
 
 // runFields returns the fields of a BPF program, which end the line: how many runs were counted, the statistics of single runs, and why

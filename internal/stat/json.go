@@ -46,8 +46,14 @@ func (j *jsonLines) table(b *strings.Builder, s Snapshot) {
 			continue
 		}
 		f := j.prefix(s, r.Place)
-		j.count(&f, r, cgroups)
 		metrics := j.o.metrics(r)
+		if r.OnlyMetrics {
+			j.group(&f, r, cgroups)
+			b.WriteString(f.String())
+			f = j.prefix(s, r.Place)
+		} else {
+			j.count(&f, r, cgroups)
+		}
 		if len(metrics) == 0 {
 			j.o.Compat.noMetricJSON(&f)
 		}
@@ -60,6 +66,16 @@ func (j *jsonLines) table(b *strings.Builder, s Snapshot) {
 		}
 		b.WriteString(f.String())
 	}
+}
+
+// group adds the heading of a group of metrics: perf's keys.
+func (j *jsonLines) group(f *object, r *Row, cgroups bool) {
+	if cgroups {
+		f.string(j.o.groupKey(), r.group())
+	}
+	f.raw("event-runtime", strconv.FormatUint(r.Running, 10))
+	f.raw("pcnt-running", fixed(r.share(), 2))
+	f.string("metricgroup", r.Name)
 }
 
 func (j *jsonLines) count(f *object, r *Row, cgroups bool) {

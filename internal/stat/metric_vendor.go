@@ -2,6 +2,7 @@ package stat
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 type VendorMetrics struct {
 	facts  *metric.Facts
 	wanted []wantedMetric
+	only   bool            // print only the metrics, by their default groups, and not the counts of their events
 	units  map[int]float64 // the number of PMUs that each term is counted on
 	tools  map[int]event.Tool
 }
@@ -28,6 +30,14 @@ type wantedMetric struct {
 // NewVendorMetrics returns metrics without any: Add adds them.
 func NewVendorMetrics(f *metric.Facts) *VendorMetrics {
 	return &VendorMetrics{facts: f, units: make(map[int]float64), tools: make(map[int]event.Tool)}
+}
+
+// NewDefaultMetrics is like NewVendorMetrics for metrics of a session without named events: only the metrics are printed, in rows of their
+// own, not their events.
+func NewDefaultMetrics(f *metric.Facts) *VendorMetrics {
+	v := NewVendorMetrics(f)
+	v.only = true
+	return v
 }
 
 // Add parses the events that a selection of metrics needs. parse is the parser of the session's events. It numbers their terms from first.
@@ -192,12 +202,40 @@ func (a *arranger) slotsFirst(names []string) []string {
 // scope is a place and a cgroup or BPF program, whose rows belong together.
 type scope struct{ place, group string }
 
-// compute adds the metrics to the rows. Each is computed for every place and cgroup, and stands in the first row of its events. elapsed is
-// the time in which the rows were counted. A metric that cannot be computed is left out.
+// withMetrics adds the metrics to the rows: bperf's own and, if v is not nil, those of the CPU's vendor. elapsed is the time in which the rows
+// were counted. It returns the rows to print.
+func withMetrics(rows []Row, v *VendorMetrics, elapsed time.Duration) []Row {
+	if v == nil || !v.only {
+		addMetrics(rows, elapsed)
+		v.compute(rows, elapsed)
+		return rows
+	}
+	var shown, needed []Row
+	for _, r := range rows {
+		if _, needs := v.units[r.Event.Term]; needs {
+			r.Metrics = nil
+			needed = append(needed, r)
+		} else {
+			shown = append(shown, r)
+		}
+	}
+	addMetrics(shown, elapsed)
+	return append(shown, v.groupRows(needed, elapsed)...)
+}
+
+// compute adds the metrics to the rows. Each is computed for every place and cgroup, and stands in the first row of its events. A metric that
+// cannot be computed is left out.
 func (v *VendorMetrics) compute(rows []Row, elapsed time.Duration) {
 	if v == nil {
 		return
 	}
+	v.each(rows, elapsed, func(_ wantedMetric, first int, m Metric) {
+		rows[first].Metrics = append(rows[first].Metrics, m)
+	})
+}
+
+// each calls add for each metric of each place and cgroup, with the first row of its events.
+func (v *VendorMetrics) each(rows []Row, elapsed time.Duration, add func(w wantedMetric, first int, m Metric)) {
 	scopes := make(map[scope]map[int][]int)
 	var order []scope
 	for i := range rows {
@@ -212,9 +250,37 @@ func (v *VendorMetrics) compute(rows []Row, elapsed time.Duration) {
 	for _, at := range order {
 		for _, w := range v.wanted {
 			r := vendorReadings{v: v, metric: w, rows: rows, of: scopes[at], elapsed: elapsed}
-			r.compute()
+			if m, first, ok := r.compute(); ok {
+				add(w, first, m)
+			}
 		}
 	}
+}
+
+// groupRows returns rows of the metrics by their default groups, computed from the rows of their events. The places of a group follow one
+// another.
+func (v *VendorMetrics) groupRows(rows []Row, elapsed time.Duration) []Row {
+	byTitle := make(map[string][]Row)
+	v.each(rows, elapsed, func(w wantedMetric, first int, m Metric) {
+		title := w.DefaultGroup
+		if w.PMU != "" {
+			title += " (" + w.PMU + ")" // each kind of core has metrics of the same names
+		}
+		of := byTitle[title]
+		place, group := rows[first].Place.ID, rows[first].group()
+		if len(of) == 0 || of[len(of)-1].Place.ID != place || of[len(of)-1].group() != group {
+			of = append(of, rows[first])
+			of[len(of)-1].Name, of[len(of)-1].OnlyMetrics = title, true
+			byTitle[title] = of
+		}
+		last := &of[len(of)-1]
+		last.Metrics = append(last.Metrics, m)
+	})
+	var all []Row
+	for _, title := range slices.Sorted(maps.Keys(byTitle)) {
+		all = append(all, byTitle[title]...)
+	}
+	return all
 }
 
 // vendorReadings are the readings that a metric is computed from.
@@ -227,9 +293,9 @@ type vendorReadings struct {
 	scaled  bool // a reading is an estimate
 }
 
-// compute adds the metric to the first row of its events that has a reading.
-func (r *vendorReadings) compute() {
-	first := -1
+// compute returns the metric, and the first row of its events. It reports whether the metric can be computed.
+func (r *vendorReadings) compute() (m Metric, first int, ok bool) {
+	first = -1
 	for _, name := range r.metric.Events() {
 		for _, i := range r.of[r.metric.terms[name]] {
 			if first < 0 || i < first {
@@ -238,15 +304,11 @@ func (r *vendorReadings) compute() {
 		}
 	}
 	if first < 0 {
-		return
+		return m, first, false
 	}
 	value, judgement := r.metric.Compute(r.v.facts, metric.Values{Count: r.count, Sources: r.sources})
-	if !finite(value) {
-		return
-	}
-	row := &r.rows[first]
-	row.Metrics = append(row.Metrics, Metric{Name: r.metric.Name, Value: value, Scaled: r.scaled, Judgement: judgement,
-		in73: unit73{1, r.metric.Suffix}, ofVendor: true})
+	m = Metric{Name: r.metric.Name, Value: value, Scaled: r.scaled, Judgement: judgement, in73: unit73{1, r.metric.Suffix}, ofVendor: true}
+	return m, first, finite(value)
 }
 
 // count returns the count of an event without its scale, and times in seconds. It is NaN if the event was not counted.

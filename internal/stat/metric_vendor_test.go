@@ -3,6 +3,7 @@ package stat
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -52,6 +53,112 @@ var vendorMetricsOf = []vendor.Metric{
 	{Name: "occupancy", Expr: `uncore_cha@occupancy@ / uncore_cha@ticks@ + 0 * cycles`},
 	{Name: "clocked", Expr: `cpu\-clock / instructions`},
 	{Name: "apart", Expr: "instructions / cycles / stalls", Constraint: "NO_GROUP_EVENTS"},
+}
+
+// defaultMetricsOf are metrics of sessions without named events, of a kind of core and in a second group.
+var defaultMetricsOf = []vendor.Metric{
+	{Name: "retiring", Expr: `topdown\-retiring / slots`, ScaleUnit: "100%", Threshold: "retiring > 0.7", Groups: []string{"Default", "TopdownL1"},
+		DefaultGroup: "TopdownL1", NoGroup: []string{"Default"}},
+	{Name: "speculation", Expr: `topdown\-bad\-spec / slots`, ScaleUnit: "100%", Groups: []string{"Default"}, DefaultGroup: "TopdownL1"},
+	{Name: "deeper", Expr: `topdown\-fe\-bound / slots`, Groups: []string{"Default"}, DefaultGroup: "TopdownL2", PMU: "cpu"},
+	{Name: "idle", Expr: `stalls / slots`, Groups: []string{"Default"}, DefaultGroup: "TopdownL2"},
+	{Name: "shown", Expr: "instructions / cycles", Groups: []string{"Default"}, DefaultGroup: "TopdownL1", ShowEvents: true},
+	{Name: "ungrouped", Expr: "instructions / cycles", Groups: []string{"Default"}},
+	{Name: "absent", Expr: "nosuch / cycles", Groups: []string{"Default"}, DefaultGroup: "TopdownL1"},
+	{Name: "other", Expr: "instructions / cycles", Groups: []string{"TopdownL1"}, DefaultGroup: "TopdownL1"},
+}
+
+// defaultRows returns rows of a clock and of default metrics, on two CPUs, after the metrics are computed.
+func defaultRows(t *testing.T) []Row {
+	t.Helper()
+	m := event.NewMachine(intelSysfs, nil)
+	facts := &metric.Facts{HasEvent: func(name string) bool { _, err := m.Parse(name); return err == nil }}
+	s, err := metric.NewCatalog(defaultMetricsOf, facts).SelectDefaults(metric.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock, err := m.Parse("cpu-clock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := NewDefaultMetrics(facts)
+	list, err := v.Add(s, 1, m.Parse)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := vendorRows(append(clock, list...), map[string]float64{"cpu-clock": 2e6, "slots": 1000, "topdown-retiring": 750, "topdown-bad-spec": 0,
+		"topdown-fe-bound": 500})
+	for i := range rows {
+		if rows[i].Name == "stalls" {
+			rows[i].Total = count.Total{Enabled: 1e6} // it was never on a counter
+		}
+	}
+	other := slices.Clone(rows)
+	for i := range other {
+		if other[i].Name == "topdown-retiring" {
+			other[i].Value, other[i].Running = 250, 5e5
+		}
+	}
+	return withMetrics(append(in("CPU0", 1, rows), in("CPU1", 1, other)...), v, time.Millisecond)
+}
+
+// TestDefaultMetrics prints the metrics of a session without named events: by group, without the counts of their events.
+func TestDefaultMetrics(t *testing.T) {
+	for form, c := range map[string]struct {
+		printer func(io.Writer, OutputOptions) Printer
+		want    string
+	}{
+		"text": {NewText, `
+ Performance counter stats for :
+
+CPU0                 2.00 msec cpu-clock                        #      2.0 CPUs  CPUs_utilized
+CPU1                 2.00 msec cpu-clock                        #      2.0 CPUs  CPUs_utilized
+CPU0                           TopdownL1                        #     75.0 %  retiring
+CPU0                                                            #      0.0 %  speculation
+CPU1                           TopdownL1                        #     25.0 %  retiring (scaled)
+CPU1                                                            #      0.0 %  speculation
+CPU0                           TopdownL2 (cpu)                  #     0.50 deeper
+CPU1                           TopdownL2 (cpu)                  #     0.50 deeper
+`},
+		"CSV": {NewCSV, `CPU0,2.00,msec,cpu-clock,1000000,100.00,2.0,CPUs  CPUs_utilized
+CPU1,2.00,msec,cpu-clock,1000000,100.00,2.0,CPUs  CPUs_utilized
+CPU0,,,,,,,TopdownL1
+CPU0,,,,,,75.0,%  retiring
+CPU0,,,,,,0.0,%  speculation
+CPU1,,,,,,,TopdownL1
+CPU1,,,,,,25.0,%  retiring
+CPU1,,,,,,0.0,%  speculation
+CPU0,,,,,,,TopdownL2 (cpu)
+CPU0,,,,,,0.50,deeper
+CPU1,,,,,,,TopdownL2 (cpu)
+CPU1,,,,,,0.50,deeper
+`},
+		"JSON": {NewJSON, `{"cpu" : "0", "counter-value" : "2.000000", "unit" : "msec", "event" : "cpu-clock", "event-runtime" : 1000000, "pcnt-running" : 100.00, "metric-value" : "2.000000", "metric-unit" : "CPUs  CPUs_utilized"}
+{"cpu" : "1", "counter-value" : "2.000000", "unit" : "msec", "event" : "cpu-clock", "event-runtime" : 1000000, "pcnt-running" : 100.00, "metric-value" : "2.000000", "metric-unit" : "CPUs  CPUs_utilized"}
+{"cpu" : "0", "event-runtime" : 1000000, "pcnt-running" : 100.00, "metricgroup" : "TopdownL1"}
+{"cpu" : "0", "metric-value" : "75.000000", "metric-unit" : "%  retiring", "metric-threshold" : "bad"}
+{"cpu" : "0", "metric-value" : "0.000000", "metric-unit" : "%  speculation"}
+{"cpu" : "1", "event-runtime" : 1000000, "pcnt-running" : 100.00, "metricgroup" : "TopdownL1"}
+{"cpu" : "1", "metric-value" : "25.000000", "metric-unit" : "%  retiring", "metric-threshold" : "good"}
+{"cpu" : "1", "metric-value" : "0.000000", "metric-unit" : "%  speculation"}
+{"cpu" : "0", "event-runtime" : 1000000, "pcnt-running" : 100.00, "metricgroup" : "TopdownL2 (cpu)"}
+{"cpu" : "0", "metric-value" : "0.500000", "metric-unit" : "deeper"}
+{"cpu" : "1", "event-runtime" : 1000000, "pcnt-running" : 100.00, "metricgroup" : "TopdownL2 (cpu)"}
+{"cpu" : "1", "metric-value" : "0.500000", "metric-unit" : "deeper"}
+`},
+	} {
+		var b bytes.Buffer
+		p := c.printer(&b, OutputOptions{Aggregation: AggregateNone, HideZero: true, Separator: ","})
+		if err := p.Header(Outcome{Runs: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Snapshot(Snapshot{Rows: defaultRows(t)}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, b.String()); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", form, diff)
+		}
+	}
 }
 
 // selected returns the metrics of names, and the events that they need.

@@ -57,6 +57,14 @@ func (r *Row) absent() string {
 // printed returns the value in the unit of the event.
 func (r *Row) printed() float64 { return r.Value * r.Event.Scale }
 
+// unit returns the unit of the row's value.
+func (r *Row) unit() string {
+	if r.OnlyMetrics {
+		return ""
+	}
+	return r.Event.Unit
+}
+
 // decimals returns the number of decimals of the row's value: 0 if its scale is a whole number.
 func (r *Row) decimals() int {
 	if r.Event.Scale == math.Trunc(r.Event.Scale) {
@@ -80,7 +88,7 @@ func (r *Row) share() float64 {
 
 // hidden reports whether the row is left out.
 func (o *OutputOptions) hidden(r *Row) bool {
-	return o.HideZero && r.absent() == "" && r.Value == 0
+	return o.HideZero && !r.OnlyMetrics && r.absent() == "" && r.Value == 0
 }
 
 // countsCounters reports whether a place is printed with its number of counters.

@@ -26,6 +26,9 @@ func (r *reasons) add(rows []Row) {
 	}
 	for i := range rows {
 		row := &rows[i]
+		if row.OnlyMetrics {
+			continue
+		}
 		key := counted{row.Event.Term, row.Name, row.Place.ID, row.group()}
 		old, known := r.why[key]
 		if !known {

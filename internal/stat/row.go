@@ -50,7 +50,8 @@ type Row struct {
 
 	Dropped *count.Dropped // runs of a BPF program that were not counted, by reason; only in the row with their number
 
-	Metrics []Metric
+	Metrics     []Metric
+	OnlyMetrics bool // the row is a group of metrics, called Name, without the count of an event: see NewDefaultMetrics
 }
 
 // group returns the name of the row's cgroup or BPF program, or "".

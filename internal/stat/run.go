@@ -187,8 +187,7 @@ func (r *run) interval() error {
 		return err
 	}
 	rows := r.layout.snapshot(cells, r.last)
-	addMetrics(rows, now-r.lastTime)
-	r.cfg.Vendor.compute(rows, now-r.lastTime)
+	rows = withMetrics(rows, r.cfg.Vendor, now-r.lastTime)
 	r.last, r.lastTime = cells, now
 	r.intervals++
 	if err := r.recorder.round(cells, now, false); err != nil {
@@ -237,9 +236,7 @@ func (r *run) finish() error {
 	if !r.cfg.Summary {
 		return nil
 	}
-	addMetrics(rows, elapsed)
-	r.cfg.Vendor.compute(rows, elapsed)
-	return r.print(Snapshot{Time: elapsed, Summary: true, Rows: rows})
+	return r.print(Snapshot{Time: elapsed, Summary: true, Rows: withMetrics(rows, r.cfg.Vendor, elapsed)})
 }
 
 // record completes the recording, if there is one. As in perf, one of intervals has no sum of them.

@@ -52,8 +52,8 @@ func (r *repeats) add(rows []Row) {
 	}
 }
 
-// rows returns the means over the runs, with metrics.
-func (r *repeats) rows(elapsed time.Duration) []Row {
+// rows returns the means over the runs.
+func (r *repeats) rows() []Row {
 	rows := make([]Row, len(r.order))
 	for i, all := range r.order {
 		rows[i] = all.Row
@@ -70,7 +70,6 @@ func (r *repeats) rows(elapsed time.Duration) []Row {
 			rows[i].PerRun = all.value.mean * float64(all.counted) / float64(all.Runs.Counted)
 		}
 	}
-	addMetrics(rows, elapsed)
 	return rows
 }
 

@@ -116,9 +116,7 @@ func (s *counting) measure() error {
 // conclude prints the result of the runs so far, and resets it.
 func (s *counting) conclude() error {
 	if s.cfg.Interval == 0 {
-		elapsed := s.outcome.elapsed()
-		rows := s.repeats.rows(elapsed)
-		s.cfg.Vendor.compute(rows, elapsed)
+		rows := withMetrics(s.repeats.rows(), s.cfg.Vendor, s.outcome.elapsed())
 		if err := s.print(Snapshot{Rows: rows}); err != nil {
 			return err
 		}

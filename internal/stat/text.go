@@ -142,7 +142,7 @@ func (t *text) subject() string {
 func (t *text) table(b *strings.Builder, s Snapshot, interval bool) {
 	unit := unitWidth
 	for i := range s.Rows {
-		unit = max(unit, utf8.RuneCountInString(s.Rows[i].Event.Unit))
+		unit = max(unit, utf8.RuneCountInString(s.Rows[i].unit()))
 	}
 	if interval && (t.o.IntervalClear || t.snapshots%headingEvery == 0) {
 		fmt.Fprintf(b, "%s %*s %*s events\n", t.intervalHeading(), valueWidth, "counts", unit, "unit")
@@ -158,7 +158,7 @@ func (t *text) table(b *strings.Builder, s Snapshot, interval bool) {
 		if interval {
 			prefix = fmt.Sprintf("%*s %s", timeWidth, seconds(s.Time), prefix)
 		}
-		fmt.Fprintf(b, "%s%*s %-*s %-*s", prefix, valueWidth, t.value(r), unit, printable.Text(r.Event.Unit), eventWidth, printable.Text(r.Name))
+		fmt.Fprintf(b, "%s%*s %-*s %-*s", prefix, valueWidth, t.value(r), unit, printable.Text(r.unit()), eventWidth, printable.Text(r.Name))
 		indent := valueWidth + unit + eventWidth + 2
 		if cgroups {
 			fmt.Fprintf(b, " %-*s", cgroupWidth, printable.Text(r.group()))
@@ -182,7 +182,7 @@ func (t *text) afterEvent(b *strings.Builder, r *Row, indent string) {
 	if len(metrics) == 0 {
 		fmt.Fprintf(b, "%*s", width, "")
 	}
-	if r.absent() != "" {
+	if r.absent() != "" || r.OnlyMetrics {
 		return
 	}
 	if r.Variance > 0 && finite(r.Variance) {
@@ -209,6 +209,9 @@ func (r *Row) scaledText(b *strings.Builder) {
 
 // value returns the row's value, or the text that stands in its place.
 func (t *text) value(r *Row) string {
+	if r.OnlyMetrics {
+		return ""
+	}
 	if a := r.absent(); a != "" {
 		return a
 	}
