@@ -16,9 +16,16 @@ func guestJobs(b *binaries.Builder) []job {
 	var fetching sync.Mutex
 	var jobs []job
 	for _, g := range guests {
-		o := boot.Options{Kernel: g.kernel, Packages: g.packages, Run: g.run, Perf: true, CPUTime: guestCPUTime}
+		o := boot.Options{Kernel: g.kernel, Packages: g.packages, Run: g.run, Perf: true, Newest: g.newest, CPU: g.cpu, CPUTime: guestCPUTime}
+		flags := ""
+		if g.newest {
+			flags += "-newest-perf "
+		}
+		if g.cpu != "" {
+			flags += "-cpu " + g.cpu + " "
+		}
 		jobs = append(jobs, job{
-			where: where{kernel: g.kernel},
+			where: where{kernel: g.kernel, flags: flags},
 			name:  strings.TrimPrefix(strings.Join(g.packages, " "), "./"), // in the form of Package.Path
 			run: func(ctx context.Context, r *run) error {
 				err := r.phase("fetch", func() error {

@@ -55,7 +55,7 @@ func test(ctx context.Context, steps []string, fuzztime time.Duration) ([]*run, 
 		return nil, err
 	}
 	for _, suite := range []string{packaged.Oldest, packaged.Newest} {
-		if _, err := packaged.Get(suite); err != nil {
+		if _, err := packaged.Get(suite, runtime.GOARCH); err != nil {
 			fmt.Fprintln(os.Stderr, "test:", err) // the tests that need it report it, too, and fail if CI is set
 		}
 	}

@@ -22,15 +22,24 @@ var guests = []struct {
 	kernel   string
 	packages []string
 	run      string // if not empty, only tests that match
+	cpu      string // model of the CPU; empty for the one of test/guest
+	newest   bool   // with the perf of Debian testing
 }{
-	{"arm64/testing", kernelPackages, ""},
-	{"amd64/bookworm", kernelPackages, ""},
-	{"arm64/trixie", kernelPackages, ""},
-	{"arm64/testing", cliPackages, ""},
-	{"amd64/bookworm", cliPackages, ""},
-	{"amd64/trixie", archPackages, ""},
-	{"arm64/trixie/lockdown", lockdownPackages, lockdownTests},
+	{kernel: "arm64/testing", packages: kernelPackages},
+	{kernel: "amd64/bookworm", packages: kernelPackages},
+	{kernel: "arm64/trixie", packages: kernelPackages},
+	{kernel: "arm64/testing", packages: cliPackages},
+	{kernel: "amd64/bookworm", packages: cliPackages},
+	{kernel: "amd64/trixie", packages: archPackages},
+	{kernel: "arm64/trixie/lockdown", packages: lockdownPackages, run: lockdownTests},
+	{kernel: "arm64/testing", packages: vendorPackages, run: vendorTests, cpu: "neoverse-n1", newest: true},
+	{kernel: "arm64/testing", packages: vendorPackages[:1], run: vendorTests, cpu: "cortex-a72"},
 }
+
+// vendorPackages use the events of the CPU's vendor, which vendorTests compare with the kernel's, and with the perf of Debian testing.
+var vendorPackages = []string{"./internal/cli", "./internal/event"}
+
+const vendorTests = "^(TestStatVendorEvents|TestVendorEventsBesidePerf)$"
 
 // lockdownPackages are packages whose BPF programs read the kernel's memory. lockdownTests are some of their tests.
 var lockdownPackages = []string{"./internal/kernel", "./internal/sample", "./internal/cli", "./test/e2e"}

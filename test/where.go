@@ -13,13 +13,14 @@ type where struct {
 	kernel string // host, or ARCH/SUITE
 	race   bool   // with the race detector
 	pkg    string // the package, if there is only one
+	flags  string // further flags of test/guest, each with a space behind it
 }
 
 func (w where) String() string {
 	if w.race {
 		return w.kernel + " -race"
 	}
-	return w.kernel
+	return strings.TrimSpace(w.kernel + " " + w.flags)
 }
 
 // again returns the command that repeats a test, or all tests of a package if test is empty.
@@ -30,7 +31,7 @@ func (w where) again(pkg, test string) string {
 	}
 	switch {
 	case w.kernel != host:
-		return "go run ./test/guest -perf -kernel " + w.kernel + " " + run + "./" + pkg
+		return "go run ./test/guest -perf " + w.flags + "-kernel " + w.kernel + " " + run + "./" + pkg
 	case w.race:
 		return "CGO_ENABLED=1 go test -race -short -count=1 -v " + run + "./" + pkg
 	}

@@ -61,7 +61,7 @@ func (b *bench) replay() error {
 	if err := apt.Need(map[string]string{b.perf: "linux-perf"}); err != nil {
 		return err
 	}
-	newest, err := packaged.Get(packaged.Newest)
+	newest, err := packaged.Get(packaged.Newest, runtime.GOARCH)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Guest runs tests, or a command, on other kernels. It boots each kernel in QEMU, one after another.
 //
-//	go run ./test/guest [-kernel ARCH/SUITE]... [-run REGEXP] [-count N] [-perf] [-smp N] [-timeout D] PACKAGE...
-//	go run ./test/guest [-kernel ARCH/SUITE]... [-perf] [-smp N] [-timeout D] -- COMMAND [ARGUMENT...]
+//	go run ./test/guest [-kernel ARCH/SUITE]... [-run REGEXP] [-count N] [-perf] [-newest-perf] [-cpu MODEL] [-smp N] [-timeout D] PACKAGE...
+//	go run ./test/guest [-kernel ARCH/SUITE]... [-perf] [-newest-perf] [-cpu MODEL] [-smp N] [-timeout D] -- COMMAND [ARGUMENT...]
 //
 // A kernel is the cloud kernel of a Debian suite for amd64 or arm64: amd64/bookworm is 6.1, arm64/trixie is 6.12, and arm64/testing is the
 // newest kernel in Debian testing. With the suffix /lockdown it boots in lockdown=confidentiality. The exit status is that of the command or
@@ -88,6 +88,8 @@ func parse(args []string) (kernels []string, o boot.Options, err error) {
 	f.StringVar(&o.Run, "run", "", "run only tests that match this regular `expression`")
 	f.IntVar(&o.Count, "count", 1, "run each test `N` times")
 	f.BoolVar(&o.Perf, "perf", false, "put upstream perf into the guest, which is built when it is not in the cache")
+	f.BoolVar(&o.Newest, "newest-perf", false, "put the perf of Debian testing into the guest, which is fetched when it is not in the cache")
+	f.StringVar(&o.CPU, "cpu", "", "`model` of the CPU as QEMU names it, such as cortex-a72 (default: the one with the most features)")
 	before, command, isCommand := cutCommand(args)
 	if err := f.Parse(before); err != nil {
 		return nil, o, err

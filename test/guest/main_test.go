@@ -21,9 +21,10 @@ func TestParse(t *testing.T) {
 	}{
 		{"packages", []string{"./internal/target"}, trixie,
 			boot.Options{CPUTime: 10 * time.Minute, Count: 1, Packages: []string{"./internal/target"}}, ""},
-		{"several kernels", []string{"-kernel", "amd64/trixie", "-kernel", "arm64/sid", "-smp", "1", "-timeout", "1m", "-run", "X", "-count", "3", "-perf", "./a"},
+		{"several kernels", []string{"-kernel", "amd64/trixie", "-kernel", "arm64/sid", "-smp", "1", "-timeout", "1m", "-run", "X", "-count", "3", "-perf",
+			"-newest-perf", "-cpu", "cortex-a72", "./a"},
 			[]string{"amd64/trixie", "arm64/sid"},
-			boot.Options{CPUs: 1, CPUTime: time.Minute, Run: "X", Count: 3, Perf: true, Packages: []string{"./a"}}, ""},
+			boot.Options{CPUs: 1, CPUTime: time.Minute, Run: "X", Count: 3, Perf: true, Newest: true, CPU: "cortex-a72", Packages: []string{"./a"}}, ""},
 		{"a command with flags of its own", []string{"--", "ls", "-l", "--", "/"}, trixie,
 			boot.Options{CPUTime: 10 * time.Minute, Count: 1, Command: []string{"ls", "-l", "--", "/"}}, ""},
 		{"nothing", nil, nil, boot.Options{}, "nothing to run: name packages, or a command behind --"},

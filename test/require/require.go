@@ -212,7 +212,10 @@ func UpstreamPerf(t testing.TB) string {
 func NewestPerf(t testing.TB) string {
 	t.Helper()
 	if IsGuest() {
-		t.Skip("needs the libraries of the perf of Debian testing, which are not in guests")
+		if !must("newest-perf") {
+			t.Skip("needs the perf of Debian testing: go run ./test/guest -newest-perf PACKAGE")
+		}
+		return filepath.Join(packaged.InGuest, "perf")
 	}
 	perf, err := findPackaged(packaged.Newest)
 	if err != nil {
@@ -223,7 +226,7 @@ func NewestPerf(t testing.TB) string {
 
 // findPackaged returns the path of a suite's perf, which `go run ./test` must have fetched.
 func findPackaged(suite string) (string, error) {
-	path, err := packaged.Path(suite)
+	path, err := packaged.Path(suite, runtime.GOARCH)
 	if err != nil {
 		return "", err
 	}
@@ -248,6 +251,9 @@ func Browser(t testing.TB) string {
 	}
 	return path
 }
+
+// CPUModel returns the model of the guest's CPU as QEMU names it, or an empty string if the guest has QEMU's own CPU, or if this is no guest.
+func CPUModel() string { return os.Getenv("BPERF_CPU") }
 
 // OneCPU takes all CPUs except the first offline for the rest of the test. Only guests run such tests.
 func OneCPU(t testing.TB) {

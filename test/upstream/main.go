@@ -11,6 +11,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/bperf/bperf/test/upstream/built"
 	"github.com/bperf/bperf/test/upstream/packaged"
@@ -39,7 +40,7 @@ func main() {
 func get(which string) (string, error) {
 	switch which {
 	case packaged.Oldest, packaged.Newest:
-		return packaged.Get(which)
+		return packaged.Get(which, runtime.GOARCH)
 	case "bpftool":
 		return built.Bpftool()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/bperf/bperf/test/guest/kernel"
 	"github.com/bperf/bperf/test/guest/machine"
 	"github.com/bperf/bperf/test/upstream/built"
+	"github.com/bperf/bperf/test/upstream/packaged"
 )
 
 // memoryMiB is the memory of a guest; the initramfs is part of it.
@@ -27,6 +28,8 @@ type Options struct {
 	CPUs    int           // 0 for the architecture's own number
 	CPUTime time.Duration // the most that QEMU may take
 	Perf    bool          // put upstream perf into the guest
+	Newest  bool          // put the perf of Debian testing into the guest
+	CPU     string        // model of the CPU, of those that QEMU has; empty for the architecture's own
 
 	Packages []string // packages to test, or
 	Run      string   // only tests that match
@@ -47,9 +50,10 @@ type parts struct {
 	arch   machine.Arch
 	kernel *kernel.Kernel
 	perf   string // upstream perf, or empty
+	newest string // the perf of Debian testing, or empty
 }
 
-// Fetch makes sure that QEMU, the kernel and upstream perf are on this machine. It installs, downloads and builds what is missing. It must
+// Fetch makes sure that QEMU, the kernel and the perfs are on this machine. It installs, downloads and builds what is missing. It must
 // not be called concurrently.
 func Fetch(o *Options) error {
 	_, err := fetch(o)
@@ -75,7 +79,12 @@ func fetch(o *Options) (p parts, err error) {
 		return p, err
 	}
 	if o.Perf {
-		p.perf, err = built.Perf(p.arch.Name)
+		if p.perf, err = built.Perf(p.arch.Name); err != nil {
+			return p, err
+		}
+	}
+	if o.Newest {
+		p.newest, err = packaged.Get(packaged.Newest, p.arch.Name)
 	}
 	return p, err
 }
@@ -94,12 +103,17 @@ func Prepare(b *binaries.Builder, o *Options) (*Guest, error) {
 	if o.Perf {
 		content.addPerf(p.perf)
 	}
+	if o.Newest {
+		if err := content.addNewest(p.newest); err != nil {
+			return nil, err
+		}
+	}
 	tmp, err := os.MkdirTemp("", "bperf-guest-")
 	if err != nil {
 		return nil, err
 	}
 	g := &Guest{Release: p.kernel.Release, tmp: tmp}
-	g.machine = machine.Machine{Arch: p.arch, Kernel: p.kernel.Image, CPUs: o.CPUs, MemoryMiB: memoryMiB,
+	g.machine = machine.Machine{Arch: p.arch, Kernel: p.kernel.Image, CPUs: o.CPUs, MemoryMiB: memoryMiB, CPU: o.CPU,
 		Initramfs: filepath.Join(tmp, "initramfs"), Lockdown: isLockdown(o.Kernel), CPUTime: o.CPUTime}
 	if g.machine.CPUs == 0 {
 		g.machine.CPUs = p.arch.CPUs

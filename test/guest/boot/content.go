@@ -14,6 +14,7 @@ import (
 	"github.com/bperf/bperf/test/guest/initramfs"
 	"github.com/bperf/bperf/test/guest/job"
 	"github.com/bperf/bperf/test/guest/machine"
+	"github.com/bperf/bperf/test/upstream/packaged"
 )
 
 // sources is the directory of the module in a guest.
@@ -42,6 +43,7 @@ func build(b *binaries.Builder, o *Options, arch machine.Arch) (*content, error)
 				"BPERF":         "/bin/bperf",
 				"BPERF_REQUIRE": arch.Require,
 				"BPERF_GUEST":   o.Kernel,
+				"BPERF_CPU":     o.CPU,
 				"BPERF_LONG":    os.Getenv("BPERF_LONG"),
 			},
 		},
@@ -117,6 +119,16 @@ func (c *content) addTestdata(moduleDir string) error {
 func (c *content) addPerf(file string) {
 	c.files["/bin/perf"] = file
 	c.job.Env["BPERF_REQUIRE"] += ",upstream-perf"
+}
+
+// addNewest adds the perf of Debian testing to the guest, and requires that its tests find it.
+func (c *content) addNewest(script string) error {
+	files, err := packaged.Files(script)
+	for name, file := range files {
+		c.files[path.Join(packaged.InGuest, name)] = file
+	}
+	c.job.Env["BPERF_REQUIRE"] += ",newest-perf"
+	return err
 }
 
 func (c *content) write(name string) error {

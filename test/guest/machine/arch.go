@@ -16,7 +16,8 @@ type Arch struct {
 	// Require lists for test/require what these guests have. Tests that need it fail, and do not skip, if they do not find it.
 	Require string
 
-	args        string // arguments of QEMU
+	cpu         string // model of the CPU, with its features
+	args        string // other arguments of QEMU
 	commandLine string // part of the kernel's command line
 }
 
@@ -36,7 +37,8 @@ var arches = []Arch{
 		Require: "root",
 		// The kernel patches its own code to attach a trampoline. With a thread for each CPU, QEMU executes half-patched
 		// code, and the guest panics. Debian's 6.1 has no built-in virtio, so the connections are serial lines.
-		args: "-M q35 -accel tcg,thread=single -cpu max,la57=off,cx16=off " +
+		cpu: "max,la57=off,cx16=off",
+		args: "-M q35 -accel tcg,thread=single " +
 			"-serial chardev:console -serial chardev:output -serial chardev:status",
 		// Without ACPI, only a triple fault resets the machine.
 		commandLine: "console=ttyS0 reboot=t tsc=reliable no_timer_check",
@@ -48,7 +50,8 @@ var arches = []Arch{
 		Require: "root,pmu,exact-pmu",
 		// With -icount the PMU also counts instructions, one for each nanosecond of the guest's time. The time leaps to
 		// the next timer when all CPUs are idle. So counts are reproducible, and sleeping takes no time.
-		args: "-M virt,gic-version=3 -cpu max,pmu=on,pauth=off,sve=off -accel tcg -icount shift=0,sleep=off " +
+		cpu: "max,pmu=on,pauth=off,sve=off",
+		args: "-M virt,gic-version=3 -accel tcg -icount shift=0,sleep=off " +
 			"-serial chardev:console -device virtio-serial-pci " +
 			"-device virtserialport,nr=1,chardev=output -device virtserialport,nr=2,chardev=status",
 		commandLine: "console=ttyAMA0",

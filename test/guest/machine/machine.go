@@ -2,6 +2,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type Machine struct {
 	Arch      Arch
 	Kernel    string // file
 	Initramfs string // file
+	CPU       string // model as QEMU names it; empty for Arch's own
 	CPUs      int
 	MemoryMiB int
 	CPUTime   time.Duration // the most that QEMU may take; unlike a clock's time, it does not depend on what else this machine does
@@ -119,7 +121,7 @@ func (m *Machine) args() []string {
 	}
 	args := []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-smp", strconv.Itoa(m.CPUs), "-m", strconv.Itoa(m.MemoryMiB),
+		"-cpu", cmp.Or(m.CPU, m.Arch.cpu), "-smp", strconv.Itoa(m.CPUs), "-m", strconv.Itoa(m.MemoryMiB),
 		"-kernel", m.Kernel, "-initrd", m.Initramfs,
 		"-append", kernelArgs,
 		"-chardev", "socket,id=console,fd=3,mux=on", "-mon", "console",
