@@ -176,6 +176,50 @@ func TestStatDefaultMetrics(t *testing.T) {
 	}
 }
 
+// metricsOf returns the names and units of the metrics in the JSON output, sorted.
+func metricsOf(text string) (all []string) {
+	for _, match := range regexp.MustCompile(`"metric-unit" : "([^"]+)"`).FindAllStringSubmatch(text, -1) {
+		all = append(all, match[1])
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestStatMetricModifiers counts the events of metrics with modifiers, as perf does.
+func TestStatMetricModifiers(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the metrics are those of x86")
+	}
+	perf := require.NewestPerf(t)
+	m := newFakeMachine(t, "GenuineIntel-6-8F-8", "cpu")
+	for list, wantEvent := range map[string]string{
+		"TopdownL1:u": "topdown-retiring:u",
+		"tma_frontend_bound:k,tma_frontend_bound:u,tma_frontend_bound": "INT_MISC.UOP_DROPPING:k",
+		"tma_info_system_kernel_utilization:u":                         "CPU_CLK_UNHALTED.THREAD_P:ku",
+		"tma_info_system_time:uk":                                      "duration_time",
+		"tma_frontend_bound:D":                                         "topdown-retiring",
+	} {
+		args := []string{"stat", "-j", "-M", list, "true"}
+		theirs, ours := m.run(t, perf, args...), m.run(t, "bperf", args...)
+		got, want := metricsOf(ours.stderr), metricsOf(theirs.stderr)
+		event := `"event" : "` + wantEvent
+		if len(got) == 0 || !slices.Equal(got, want) || !strings.Contains(ours.stderr, event) || !strings.Contains(theirs.stderr, event) {
+			t.Errorf("%s:\n%+v\nperf has\n%+v", list, ours, theirs)
+		}
+	}
+	for _, list := range []string{"tma_frontend_bound:z", "insn_per_cycle:z", "tma_frontend_bound:u:k"} {
+		if got := m.run(t, "bperf", "stat", "-M", list, "true"); got.status != 129 || !strings.Contains(got.stderr, "there is no modifier") {
+			t.Errorf("%s: %+v", list, got)
+		}
+	}
+	got := m.run(t, "bperf", "stat", "-j", "-M", "page_faults_per_second:u,page_faults_per_second:k", "true")
+	for _, event := range []string{"page-faults:u", "page-faults:k"} {
+		if !regexp.MustCompile(`"event" : "` + event + `".*page_faults_per_second`).MatchString(got.stderr) {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 // TestStatVendorEvents counts the same under the vendor's names, in another case than those of sysfs, as under perf's, and computes a
 // metric of them.
 func TestStatVendorEvents(t *testing.T) {
