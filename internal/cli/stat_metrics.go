@@ -79,11 +79,7 @@ func (c *metricChooser) split(list string) (own, ofVendor []string, err error) {
 
 // unknown is the error for a name that is no metric.
 func (c *metricChooser) unknown(name string) error {
-	var all []string
-	for _, m := range c.catalog.All() {
-		all = append(all, m.Name)
-	}
-	return stat.UnknownMetric(name, append(all, c.catalog.Groups()...))
+	return stat.UnknownMetric(name, c.catalog.Names())
 }
 
 // cpu names the CPU in messages.

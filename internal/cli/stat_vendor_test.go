@@ -254,3 +254,57 @@ func TestStatVendorEvents(t *testing.T) {
 		t.Errorf("the metric is %q, want %v: %+v", ipc, want, got)
 	}
 }
+
+// TestStatReportMetrics computes metrics from recordings of bperf and perf.
+func TestStatReportMetrics(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the metrics are those of x86")
+	}
+	perf := require.NewestPerf(t)
+	m := newFakeMachine(t, "GenuineIntel-6-8F-8", "cpu")
+	file := filepath.Join(t.TempDir(), "counts.data")
+	level1 := []string{"%  tma_backend_bound", "%  tma_bad_speculation", "%  tma_frontend_bound", "%  tma_retiring"}
+	defaults := slices.Sorted(slices.Values(append([]string{"%  tma_heavy_operations", "%  tma_light_operations"}, level1...)))
+	for _, c := range []struct {
+		program, record, report string
+		want                    []string
+	}{
+		{"bperf", "-M tma_frontend_bound", "-M tma_frontend_bound", level1[2:3]},
+		{"bperf", "-M tma_frontend_bound", "-M TopdownL1", level1[:3]}, // the others lack events
+		{"bperf", "-M TopdownL1 -a -A", "-M tma_retiring -A", []string{level1[3], level1[3]}[:min(2, runtime.NumCPU())]},
+		{"bperf", "-M TopdownL1", "", defaults}, // some of the second level need no other events
+		{"bperf", "-M TopdownL1:u", "-M tma_retiring:u", []string{"%  tma_retiring:u"}},
+		{"bperf", "-M tma_info_system_time", "-M tma_info_system_time", []string{"tma_info_system_time"}},
+		{"bperf", "", "-M TopdownL1", level1},
+		{"bperf", "-e page-faults,task-clock", "", nil},
+		{perf, "-M TopdownL1", "", defaults},
+		{perf, "-M TopdownL1", "-M tma_retiring", level1[3:]},
+	} {
+		record := append(append([]string{"stat", "record", "-o", file}, strings.Fields(c.record)...), "true")
+		if got := m.run(t, c.program, record...); got.status != 0 {
+			t.Fatalf("%v: %+v", record, got)
+		}
+		got := m.run(t, "bperf", append([]string{"stat", "report", "-j", "-i", file}, strings.Fields(c.report)...)...)
+		metrics := slices.DeleteFunc(metricsOf(got.stderr), func(s string) bool { return !strings.Contains(s, "tma_") })
+		if got.status != 0 || !slices.Equal(metrics, c.want) {
+			t.Errorf("%v, report %s: metrics %v, want %v: %+v", record, c.report, metrics, c.want, got)
+		}
+	}
+	m.run(t, "bperf", "stat", "record", "-o", file, "-M", "tma_frontend_bound", "true")
+	for list, want := range map[string]string{
+		"tma_retiring":         "the metric tma_retiring needs the event topdown-heavy-ops, which is not in the recording",
+		"tma_frontend_bound:u": "which is not in the recording",
+		"tma_frontend_bond":    "nearest: tma_frontend_bound",
+		"Branches":             "the recording lacks events of each of its metrics",
+		"IPC:z":                "there is no modifier 'z'",
+	} {
+		if got := m.run(t, "bperf", "stat", "report", "-i", file, "-M", list); got.status == 0 || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: %+v", list, got)
+		}
+	}
+	m.cpu = ""
+	unknown := m.run(t, "bperf", "stat", "report", "-i", "../count/recorded/testdata/7-pipe.data", "-M", "tma_retiring")
+	if unknown.status == 0 || !strings.Contains(unknown.stderr, "no metric is named") {
+		t.Errorf("%+v", unknown)
+	}
+}

@@ -28,6 +28,18 @@ func Literals(sys, proc fs.FS, s Session) (map[string]float64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the CPUs of the machine: %w", err)
 	}
+	literals := LiteralsOf(topology, len(present), procfs.ReadCPUInfo(proc)["model name"], s)
+	_, err = fs.Stat(sys, "firmware/acpi/tables/NFIT") // the firmware's table of persistent memory
+	literals["has_pmem"] = truth(err == nil)
+	if v, known := slots(sys); known {
+		literals["slots"] = v
+	}
+	return literals, nil
+}
+
+// LiteralsOf returns the values of the literals that follow from where the online CPUs are, how many CPUs the machine has and the name of their
+// model, which may be empty.
+func LiteralsOf(topology target.Topology, present int, model string, s Session) map[string]float64 {
 	cores, dies, packages := make(map[string][]int), make(map[string]bool), make(map[string]bool)
 	for cpu, at := range topology {
 		cores[at.CoreID()] = append(cores[at.CoreID()], cpu)
@@ -42,21 +54,16 @@ func Literals(sys, proc fs.FS, s Session) (map[string]float64, error) {
 		"smt_on":          truth(smt),
 		"core_wide":       truth(s.System || s.CPUs != nil && (!smt || wholeCores(cores, s.CPUs))),
 		"target_cpu":      truth(s.System || s.CPUs != nil),
-		"num_cpus":        float64(len(present)),
+		"num_cpus":        float64(present),
 		"num_cpus_online": float64(len(topology)),
 		"num_cores":       float64(len(cores)),
 		"num_dies":        float64(len(dies)),
 		"num_packages":    float64(len(packages)),
 	}
-	_, err = fs.Stat(sys, "firmware/acpi/tables/NFIT") // the firmware's table of persistent memory
-	literals["has_pmem"] = truth(err == nil)
-	if v, known := slots(sys); known {
-		literals["slots"] = v
-	}
-	if v, known := tscFrequency(proc); known {
+	if v, known := tscFrequency(model); known {
 		literals["system_tsc_freq"] = v
 	}
-	return literals, nil
+	return literals
 }
 
 // wholeCores reports whether the CPUs are all threads of their cores.
@@ -98,9 +105,9 @@ func slots(sys fs.FS) (float64, bool) {
 // nominal matches the frequency in the name of a model of Intel's. The TSC runs at that frequency.
 var nominal = regexp.MustCompile(`@ ([0-9]+(?:\.[0-9]+)?)([MG])Hz`)
 
-// tscFrequency returns the frequency of an x86 CPU's TSC in Hz.
-func tscFrequency(proc fs.FS) (float64, bool) {
-	match := nominal.FindStringSubmatch(procfs.ReadCPUInfo(proc)["model name"])
+// tscFrequency returns the frequency of the TSC of an x86 CPU in Hz.
+func tscFrequency(model string) (float64, bool) {
+	match := nominal.FindStringSubmatch(model)
 	if match == nil {
 		return 0, false
 	}

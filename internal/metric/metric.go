@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/event/vendor"
 )
 
@@ -101,6 +102,15 @@ func (c *Catalog) Find(name string) []*vendor.Metric {
 
 // All returns all metrics.
 func (c *Catalog) All() []vendor.Metric { return c.all }
+
+// Names returns the names of all metrics and groups.
+func (c *Catalog) Names() []string {
+	var names []string
+	for i := range c.all {
+		names = append(names, c.all[i].Name)
+	}
+	return append(names, c.Groups()...)
+}
 
 // Groups returns the names of all groups, sorted.
 func (c *Catalog) Groups() []string {
@@ -286,7 +296,7 @@ func (c *Catalog) choose(names []string, o Options, want func(*vendor.Metric) bo
 
 // hasEvents reports whether the machine has the metric's events.
 func (c *Catalog) hasEvents(m *Metric) bool {
-	return !slices.ContainsFunc(m.events, func(e string) bool { return !c.facts.HasEvent(e) })
+	return !slices.ContainsFunc(m.events, func(e string) bool { return !c.facts.HasEvent(event.AddModifiers(e, m.Modifiers)) })
 }
 
 // The constraints of metrics.

@@ -279,6 +279,21 @@ func MetricNames(names string) ([]string, error) {
 	return found, nil
 }
 
+// OwnMetrics returns perf's names of those of the named metrics that are bperf's own. Modifiers can follow the names.
+func OwnMetrics(names []string) ([]string, error) {
+	own := []string{}
+	for _, written := range names {
+		name, _, err := event.CutModifiers(written)
+		if err != nil {
+			return nil, err
+		}
+		if m := lookup(name); m != nil {
+			own = append(own, m.Name)
+		}
+	}
+	return own, nil
+}
+
 // lookup returns the metric with a name or alias, ignoring case, or nil.
 func lookup(name string) *ownMetric {
 	for i := range metrics {
