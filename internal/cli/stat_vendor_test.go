@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -306,5 +307,113 @@ func TestStatReportMetrics(t *testing.T) {
 	unknown := m.run(t, "bperf", "stat", "report", "-i", "../count/recorded/testdata/7-pipe.data", "-M", "tma_retiring")
 	if unknown.status == 0 || !strings.Contains(unknown.stderr, "no metric is named") {
 		t.Errorf("%+v", unknown)
+	}
+}
+
+// TestVendorEventsOfCommands takes an event of the vendor in each command that counts or samples, on a machine that counts it as cpu-clock.
+func TestVendorEventsOfCommands(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the events are those of x86")
+	}
+	m := newFakeMachine(t, "GenuineIntel-6-8F-8", "cpu")
+	const event, config1 = "INT_MISC.UOP_DROPPING", "{ bp_addr, config1 }: 0x10ad"
+	spin := program.Program{Body: program.Spin, Times: 20_000_000}.Write(t)
+	file := filepath.Join(t.TempDir(), "perf.data")
+	for options, period := range map[string]string{"": "1000003", "-c 100000": "100000"} { // the vendor's, and one of the user's
+		args := append(append([]string{"record", "-o", file, "-e", event}, strings.Fields(options)...), spin)
+		if got := m.run(t, "bperf", args...); got.status != 0 {
+			t.Fatalf("%v: %+v", args, got)
+		}
+		got := m.run(t, "bperf", "evlist", "-v", "-i", file)
+		for _, want := range []string{event + ": type: 1 ", "config: 0 ", config1, "{ sample_period, sample_freq }: " + period + ","} {
+			if !strings.Contains(got.stdout, want) {
+				t.Errorf("%v: no %q in %+v", args, want, got)
+			}
+		}
+	}
+	if got := m.run(t, "bperf", "script", "-F", "comm,event", "-i", file); !strings.Contains(got.stdout, event+":") {
+		t.Errorf("no sample: %+v", got)
+	}
+	profile := m.run(t, "bperf", "profile", "-e", event, "-c", "100000", "--format", "tree", spin)
+	if profile.status != 0 || !regexp.MustCompile(`# Samples: [1-9]\d*  of event '`+event+`'`).MatchString(profile.stdout) {
+		t.Errorf("%+v", profile)
+	}
+	shared := m.run(t, "bperf", "stat", "--bpf-counters", "-x,", "-e", event+",cpu-clock", spin)
+	if shared.status != 0 || !regexp.MustCompile(`(?m)^[1-9][0-9.]*,msec,`+event+`,\d+,100\.00,`).MatchString(shared.stderr) {
+		t.Errorf("%+v", shared)
+	}
+	label, id := onGetSID(t, "of_vendor", true)
+	inside := m.run(t, "bperf", "stat", "-x,", "-e", event, "-b", id, sid1000.Write(t))
+	if !regexp.MustCompile(`(?m)^1000,,bpf-runs,` + regexp.QuoteMeta(label) + `,`).MatchString(inside.stderr) {
+		t.Errorf("%+v", inside)
+	}
+	counted := regexp.MustCompile(`(?m)^([0-9.]+|<not supported>),msec,` + event + `,` + regexp.QuoteMeta(label) + `,`).FindStringSubmatch(inside.stderr)
+	if counted == nil || require.IsGuest() && counted[1] == "<not supported>" { // the host's kernel may let nobody trace programs
+		t.Errorf("%+v", inside)
+	}
+}
+
+// TestVendorEventsExact counts and samples a known number of instructions under the vendor's name.
+func TestVendorEventsExact(t *testing.T) {
+	require.ExactPMU(t)
+	require.OneCPU(t)
+	of := func(args ...string) result {
+		t.Helper()
+		cmd := bperf(args...)
+		cmd.Env = append(cmd.Env, "PERF_CPUID=0x00000000410fd0c0") // Neoverse N1
+		got := run(t, cmd)
+		if got.status != 0 {
+			t.Fatalf("%v: %+v", args, got)
+		}
+		return got
+	}
+	program := program.Program{Body: program.Spin, Times: 10_000_000}
+	spin := program.Write(t)
+	const events, period = "INST_RETIRED:u,CPU_CYCLES:u", 100_000
+	count := func(text, event string) string {
+		match := regexp.MustCompile(`(?m)^(\d+),,` + event + `,`).FindStringSubmatch(text)
+		if match == nil {
+			t.Fatalf("no count of %s:\n%s", event, text)
+		}
+		return match[1]
+	}
+	want := strconv.FormatUint(program.Instructions(), 10)
+	for _, options := range [][]string{{"stat"}, {"stat", "--bpf-counters"}} {
+		if options[len(options)-1] == "--bpf-counters" {
+			require.BPFFS(t)
+		}
+		got := of(append(options, "-x,", "-e", events+",instructions:u", spin)...).stderr
+		if n, same := count(got, "INST_RETIRED:u"), count(got, "instructions:u"); n != want || same != want {
+			t.Errorf("%v: INST_RETIRED:u is %s, instructions:u %s, want %s:\n%s", options, n, same, want, got)
+		}
+	}
+	inRange := func(command, text, pattern string) {
+		t.Helper()
+		n := len(regexp.MustCompile(pattern).FindAllString(text, -1))
+		if match := regexp.MustCompile(pattern).FindStringSubmatch(text); len(match) > 1 {
+			n, _ = strconv.Atoi(match[1])
+		}
+		if most := int(program.Instructions() / period); n < most-1 || n > most {
+			t.Errorf("%s: %d samples of INST_RETIRED:u, want %d:\n%.2000s", command, n, most, text)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "perf.data")
+	of("record", "-o", file, "-e", events, "-c", strconv.Itoa(period), spin)
+	inRange("record", of("script", "-F", "event", "-i", file).stdout, "INST_RETIRED:u:")
+	profile := of("profile", "-e", events, "-c", strconv.Itoa(period), "--format", "tree", spin)
+	inRange("profile", profile.stdout, `# Samples: (\d+)  of event 'INST_RETIRED:u'`)
+
+	_, id := onGetSID(t, "exact", true)
+	call := sid1000.Write(t)
+	median := func(event string) string {
+		got := of("stat", "-j", "-e", event, "-b", id, call)
+		match := regexp.MustCompile(`"event" : "` + event + `".*"run-median" : ([0-9.]+)`).FindStringSubmatch(got.stderr)
+		if match == nil {
+			t.Fatalf("%+v", got)
+		}
+		return match[1]
+	}
+	if vendor, generic := median("INST_RETIRED"), median("instructions"); vendor != generic || vendor == "0" {
+		t.Errorf("-b: a run has %s INST_RETIRED and %s instructions", vendor, generic)
 	}
 }
