@@ -52,12 +52,17 @@ func (c *metricChooser) load() error {
 	return nil
 }
 
-// split sorts the names of -M: metrics of bperf, and metrics and groups of metrics of the CPU's vendor. An alias of bperf's, as "IPC", is the
+// split sorts the names of -M: metrics of bperf, and metrics and groups of metrics of the CPU's vendor. Modifiers can follow them. An alias of bperf's, as "IPC", is the
 // vendor's metric of that name if there is one.
 func (c *metricChooser) split(list string) (own, ofVendor []string, err error) {
-	for name := range strings.SplitSeq(list, ",") {
-		if name = strings.TrimSpace(name); stat.HasMetric(name) {
-			own = append(own, name)
+	for written := range strings.SplitSeq(list, ",") {
+		written = strings.TrimSpace(written)
+		name, _, err := event.CutModifiers(written)
+		if err != nil {
+			return nil, nil, err
+		}
+		if stat.HasMetric(name) {
+			own = append(own, written)
 			continue
 		}
 		if err := c.load(); err != nil {
@@ -65,9 +70,9 @@ func (c *metricChooser) split(list string) (own, ofVendor []string, err error) {
 		}
 		switch {
 		case len(c.catalog.Find(name)) > 0:
-			ofVendor = append(ofVendor, name)
+			ofVendor = append(ofVendor, written)
 		case stat.HasAlias(name):
-			own = append(own, name)
+			own = append(own, written)
 		default:
 			return nil, nil, c.unknown(name)
 		}
@@ -77,11 +82,7 @@ func (c *metricChooser) split(list string) (own, ofVendor []string, err error) {
 
 // unknown is the error for a name that is no metric.
 func (c *metricChooser) unknown(name string) error {
-	var all []string
-	for _, m := range c.catalog.All() {
-		all = append(all, m.Name)
-	}
-	return stat.UnknownMetric(name, append(all, c.catalog.Groups()...))
+	return stat.UnknownMetric(name, c.catalog.Names())
 }
 
 // cpu names the CPU in messages.
@@ -220,7 +221,7 @@ func (c *chosenEvents) addVendorMetrics(names []string) error {
 		c.vendor = stat.NewVendorMetrics(c.metrics.facts)
 	}
 	for _, m := range selection.Metrics {
-		c.named = append(c.named, m.Name)
+		c.named = append(c.named, m.Title())
 	}
 	return c.addSelection(selection)
 }

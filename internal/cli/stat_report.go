@@ -2,15 +2,18 @@ package cli
 
 import (
 	"errors"
+	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/stat"
 )
 
 func newStatReportCommand() *cobra.Command {
 	var o statOptions
 	var f recordingFlags
+	var metrics []string
 	cmd := &cobra.Command{
 		Use:   "report [flags]",
 		Short: "Print the counts of a recording",
@@ -18,6 +21,7 @@ func newStatReportCommand() *cobra.Command {
 in another way. Like those of stat, they go to standard error.`,
 		Example: `  bperf stat report
   bperf stat report --per-socket
+  bperf stat report -M TopdownL1 -A
   bperf stat report -x, -i other.data`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,7 +40,14 @@ in another way. Like those of stat, they go to standard error.`,
 			if err != nil {
 				return err
 			}
-			cfg := stat.ReportConfig{CacheLevel: o.cacheLevel, NoMerge: o.noMerge, Output: o.form(), Notify: o.noter(given),
+			form := o.form()
+			if metrics != nil {
+				if form.Metrics, err = stat.OwnMetrics(metrics); err != nil {
+					return badOption(err)
+				}
+			}
+			cfg := stat.ReportConfig{CacheLevel: o.cacheLevel, NoMerge: o.noMerge, Output: form, Notify: o.noter(given),
+				Metrics: metrics, CPU: os.Getenv(event.CPUVariable),
 				Printer: func(form stat.OutputOptions) stat.Printer { return o.printerOf(form, out) }}
 			if o.places() > 0 {
 				by := o.aggregation()
@@ -51,6 +62,7 @@ in another way. Like those of stat, they go to standard error.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	f.addInput(flags)
+	flags.StringSliceVarP(&metrics, "metrics", "M", nil, "metrics to compute from the recorded events, comma-separated")
 	o.addPlaces(flags)
 	o.addOutput(flags)
 	addPerfOptions(flags, recordingPerfOptions)

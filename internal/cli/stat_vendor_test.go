@@ -18,6 +18,7 @@ import (
 	"github.com/bperf/bperf/internal/event/vendor"
 	"github.com/bperf/bperf/internal/metric"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -200,6 +201,50 @@ func TestStatDefaultMetrics(t *testing.T) {
 	}
 }
 
+// metricsOf returns the names and units of the metrics in the JSON output, sorted.
+func metricsOf(text string) (all []string) {
+	for _, match := range regexp.MustCompile(`"metric-unit" : "([^"]+)"`).FindAllStringSubmatch(text, -1) {
+		all = append(all, match[1])
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestStatMetricModifiers counts the events of metrics with modifiers, as perf does.
+func TestStatMetricModifiers(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the metrics are those of x86")
+	}
+	perf := require.NewestPerf(t)
+	m := newFakeMachine(t, "GenuineIntel-6-8F-8", "cpu")
+	for list, wantEvent := range map[string]string{
+		"TopdownL1:u": "topdown-retiring:u",
+		"tma_frontend_bound:k,tma_frontend_bound:u,tma_frontend_bound": "INT_MISC.UOP_DROPPING:k",
+		"tma_info_system_kernel_utilization:u":                         "CPU_CLK_UNHALTED.THREAD_P:ku",
+		"tma_info_system_time:uk":                                      "duration_time",
+		"tma_frontend_bound:D":                                         "topdown-retiring",
+	} {
+		args := []string{"stat", "-j", "-M", list, "true"}
+		theirs, ours := m.run(t, perf, args...), m.run(t, "bperf", args...)
+		got, want := metricsOf(ours.stderr), metricsOf(theirs.stderr)
+		event := `"event" : "` + wantEvent
+		if len(got) == 0 || !slices.Equal(got, want) || !strings.Contains(ours.stderr, event) || !strings.Contains(theirs.stderr, event) {
+			t.Errorf("%s:\n%+v\nperf has\n%+v", list, ours, theirs)
+		}
+	}
+	for _, list := range []string{"tma_frontend_bound:z", "insn_per_cycle:z", "tma_frontend_bound:u:k"} {
+		if got := m.run(t, "bperf", "stat", "-M", list, "true"); got.status != 129 || !strings.Contains(got.stderr, "there is no modifier") {
+			t.Errorf("%s: %+v", list, got)
+		}
+	}
+	got := m.run(t, "bperf", "stat", "-j", "-M", "page_faults_per_second:u,page_faults_per_second:k", "true")
+	for _, event := range []string{"page-faults:u", "page-faults:k"} {
+		if !regexp.MustCompile(`"event" : "` + event + `".*page_faults_per_second`).MatchString(got.stderr) {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 // vendorModels has the vendors' names of the CPU models of guests.
 var vendorModels = map[string]string{"neoverse-n1": "arm/neoverse-n1", "cortex-a72": "arm/cortex-a57-a72"}
 
@@ -252,5 +297,167 @@ func TestStatVendorEvents(t *testing.T) {
 	want := counts["INST_RETIRED"] / counts["CPU_CYCLES"]
 	if value, err := strconv.ParseFloat(ipc, 64); err != nil || !(math.Abs(value-want) < 1e-3) {
 		t.Errorf("the metric is %q, want %v: %+v", ipc, want, got)
+	}
+}
+
+// TestStatReportMetrics computes metrics from recordings of bperf and perf.
+func TestStatReportMetrics(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the metrics are those of x86")
+	}
+	perf := require.NewestPerf(t)
+	m := newFakeMachine(t, "GenuineIntel-6-8F-8", "cpu")
+	file := filepath.Join(t.TempDir(), "counts.data")
+	level1 := []string{"%  tma_backend_bound", "%  tma_bad_speculation", "%  tma_frontend_bound", "%  tma_retiring"}
+	defaults := slices.Sorted(slices.Values(append([]string{"%  tma_heavy_operations", "%  tma_light_operations"}, level1...)))
+	for _, c := range []struct {
+		program, record, report string
+		want                    []string
+	}{
+		{"bperf", "-M tma_frontend_bound", "-M tma_frontend_bound", level1[2:3]},
+		{"bperf", "-M tma_frontend_bound", "-M TopdownL1", level1[:3]}, // the others lack events
+		{"bperf", "-M TopdownL1 -a -A", "-M tma_retiring -A", []string{level1[3], level1[3]}[:min(2, runtime.NumCPU())]},
+		{"bperf", "-M TopdownL1", "", defaults}, // some of the second level need no other events
+		{"bperf", "-M TopdownL1:u", "-M tma_retiring:u", []string{"%  tma_retiring:u"}},
+		{"bperf", "-M tma_info_system_time", "-M tma_info_system_time", []string{"tma_info_system_time"}},
+		{"bperf", "", "-M TopdownL1", level1},
+		{"bperf", "-e page-faults,task-clock", "", nil},
+		{perf, "-M TopdownL1", "", defaults},
+		{perf, "-M TopdownL1", "-M tma_retiring", level1[3:]},
+	} {
+		record := append(append([]string{"stat", "record", "-o", file}, strings.Fields(c.record)...), "true")
+		if got := m.run(t, c.program, record...); got.status != 0 {
+			t.Fatalf("%v: %+v", record, got)
+		}
+		got := m.run(t, "bperf", append([]string{"stat", "report", "-j", "-i", file}, strings.Fields(c.report)...)...)
+		metrics := slices.DeleteFunc(metricsOf(got.stderr), func(s string) bool { return !strings.Contains(s, "tma_") })
+		if got.status != 0 || !slices.Equal(metrics, c.want) {
+			t.Errorf("%v, report %s: metrics %v, want %v: %+v", record, c.report, metrics, c.want, got)
+		}
+	}
+	m.run(t, "bperf", "stat", "record", "-o", file, "-M", "tma_frontend_bound", "true")
+	for list, want := range map[string]string{
+		"tma_retiring":         "the metric tma_retiring needs the event topdown-heavy-ops, which is not in the recording",
+		"tma_frontend_bound:u": "which is not in the recording",
+		"tma_frontend_bond":    "nearest: tma_frontend_bound",
+		"Branches":             "the recording lacks events of each of its metrics",
+		"IPC:z":                "there is no modifier 'z'",
+	} {
+		if got := m.run(t, "bperf", "stat", "report", "-i", file, "-M", list); got.status == 0 || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: %+v", list, got)
+		}
+	}
+	m.cpu = ""
+	unknown := m.run(t, "bperf", "stat", "report", "-i", "../count/recorded/testdata/7-pipe.data", "-M", "tma_retiring")
+	if unknown.status == 0 || !strings.Contains(unknown.stderr, "no metric is named") {
+		t.Errorf("%+v", unknown)
+	}
+}
+
+// TestVendorEventsOfCommands takes an event of the vendor in each command that counts or samples, on a machine that counts it as cpu-clock.
+func TestVendorEventsOfCommands(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the events are those of x86")
+	}
+	m := newFakeMachine(t, "GenuineIntel-6-8F-8", "cpu")
+	const event, config1 = "INT_MISC.UOP_DROPPING", "{ bp_addr, config1 }: 0x10ad"
+	spin := program.Program{Body: program.Spin, Times: 20_000_000}.Write(t)
+	file := filepath.Join(t.TempDir(), "perf.data")
+	for options, period := range map[string]string{"": "1000003", "-c 100000": "100000"} { // the vendor's, and one of the user's
+		args := append(append([]string{"record", "-o", file, "-e", event}, strings.Fields(options)...), spin)
+		if got := m.run(t, "bperf", args...); got.status != 0 {
+			t.Fatalf("%v: %+v", args, got)
+		}
+		got := m.run(t, "bperf", "evlist", "-v", "-i", file)
+		for _, want := range []string{event + ": type: 1 ", "config: 0 ", config1, "{ sample_period, sample_freq }: " + period + ","} {
+			if !strings.Contains(got.stdout, want) {
+				t.Errorf("%v: no %q in %+v", args, want, got)
+			}
+		}
+	}
+	if got := m.run(t, "bperf", "script", "-F", "comm,event", "-i", file); !strings.Contains(got.stdout, event+":") {
+		t.Errorf("no sample: %+v", got)
+	}
+	profile := m.run(t, "bperf", "profile", "-e", event, "-c", "100000", "--format", "tree", spin)
+	if profile.status != 0 || !regexp.MustCompile(`# Samples: [1-9]\d*  of event '`+event+`'`).MatchString(profile.stdout) {
+		t.Errorf("%+v", profile)
+	}
+	shared := m.run(t, "bperf", "stat", "--bpf-counters", "-x,", "-e", event+",cpu-clock", spin)
+	if shared.status != 0 || !regexp.MustCompile(`(?m)^[1-9][0-9.]*,msec,`+event+`,\d+,100\.00,`).MatchString(shared.stderr) {
+		t.Errorf("%+v", shared)
+	}
+	label, id := onGetSID(t, "of_vendor", true)
+	inside := m.run(t, "bperf", "stat", "-x,", "-e", event, "-b", id, sid1000.Write(t))
+	if !regexp.MustCompile(`(?m)^1000,,bpf-runs,` + regexp.QuoteMeta(label) + `,`).MatchString(inside.stderr) {
+		t.Errorf("%+v", inside)
+	}
+	counted := regexp.MustCompile(`(?m)^([0-9.]+|<not supported>),msec,` + event + `,` + regexp.QuoteMeta(label) + `,`).FindStringSubmatch(inside.stderr)
+	if counted == nil || require.IsGuest() && counted[1] == "<not supported>" { // the host's kernel may let nobody trace programs
+		t.Errorf("%+v", inside)
+	}
+}
+
+// TestVendorEventsExact counts and samples a known number of instructions under the vendor's name.
+func TestVendorEventsExact(t *testing.T) {
+	require.ExactPMU(t)
+	require.OneCPU(t)
+	of := func(args ...string) result {
+		t.Helper()
+		cmd := bperf(args...)
+		cmd.Env = append(cmd.Env, "PERF_CPUID=0x00000000410fd0c0") // Neoverse N1
+		got := run(t, cmd)
+		if got.status != 0 {
+			t.Fatalf("%v: %+v", args, got)
+		}
+		return got
+	}
+	program := program.Program{Body: program.Spin, Times: 10_000_000}
+	spin := program.Write(t)
+	const events, period = "INST_RETIRED:u,CPU_CYCLES:u", 100_000
+	count := func(text, event string) string {
+		match := regexp.MustCompile(`(?m)^(\d+),,` + event + `,`).FindStringSubmatch(text)
+		if match == nil {
+			t.Fatalf("no count of %s:\n%s", event, text)
+		}
+		return match[1]
+	}
+	want := strconv.FormatUint(program.Instructions(), 10)
+	for _, options := range [][]string{{"stat"}, {"stat", "--bpf-counters"}} {
+		if options[len(options)-1] == "--bpf-counters" {
+			require.BPFFS(t)
+		}
+		got := of(append(options, "-x,", "-e", events+",instructions:u", spin)...).stderr
+		if n, same := count(got, "INST_RETIRED:u"), count(got, "instructions:u"); n != want || same != want {
+			t.Errorf("%v: INST_RETIRED:u is %s, instructions:u %s, want %s:\n%s", options, n, same, want, got)
+		}
+	}
+	inRange := func(command, text, pattern string) {
+		t.Helper()
+		n := len(regexp.MustCompile(pattern).FindAllString(text, -1))
+		if match := regexp.MustCompile(pattern).FindStringSubmatch(text); len(match) > 1 {
+			n, _ = strconv.Atoi(match[1])
+		}
+		if most := int(program.Instructions() / period); n < most-1 || n > most {
+			t.Errorf("%s: %d samples of INST_RETIRED:u, want %d:\n%.2000s", command, n, most, text)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "perf.data")
+	of("record", "-o", file, "-e", events, "-c", strconv.Itoa(period), spin)
+	inRange("record", of("script", "-F", "event", "-i", file).stdout, "INST_RETIRED:u:")
+	profile := of("profile", "-e", events, "-c", strconv.Itoa(period), "--format", "tree", spin)
+	inRange("profile", profile.stdout, `# Samples: (\d+)  of event 'INST_RETIRED:u'`)
+
+	_, id := onGetSID(t, "exact", true)
+	call := sid1000.Write(t)
+	median := func(event string) string {
+		got := of("stat", "-j", "-e", event, "-b", id, call)
+		match := regexp.MustCompile(`"event" : "` + event + `".*"run-median" : ([0-9.]+)`).FindStringSubmatch(got.stderr)
+		if match == nil {
+			t.Fatalf("%+v", got)
+		}
+		return match[1]
+	}
+	if vendor, generic := median("INST_RETIRED"), median("instructions"); vendor != generic || vendor == "0" {
+		t.Errorf("-b: a run has %s INST_RETIRED and %s instructions", vendor, generic)
 	}
 }

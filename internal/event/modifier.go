@@ -38,6 +38,44 @@ func (s *scanner) modifiers(letters string, pos int) (modifiers, error) {
 	return modifiers(letters), nil
 }
 
+// CutModifiers returns the name and the modifiers of NAME:MODIFIERS. It returns no modifiers for a name alone, and an error for letters that
+// cannot follow an event.
+func CutModifiers(s string) (name, letters string, err error) {
+	name, letters, has := strings.Cut(s, ":")
+	if has {
+		_, err = (&scanner{in: s}).modifiers(letters, len(name)+1)
+	}
+	return name, letters, err
+}
+
+// AddModifiers returns an event, as users write it, with these modifiers behind its own.
+func AddModifiers(event, letters string) string {
+	if letters == "" || ToolOf(event) != ToolNone {
+		return event // no PMU counts a tool event: it has no modes
+	}
+	own, separator := event[strings.LastIndexByte(event, '/')+1:], "" // of PMU/TERMS/MODIFIERS
+	if own == event {
+		separator = ":"
+		if i := strings.LastIndexByte(event, ':'); i >= 0 {
+			own, separator = event[i+1:], ""
+		} else {
+			own = ""
+		}
+	}
+	for _, c := range letters {
+		if !strings.ContainsRune(own, c) {
+			event += separator + string(c)
+			separator = ""
+		}
+	}
+	return event
+}
+
+// MemberModifiers returns the modifiers of a group that each of its events can have. Only the first can be pinned or exclusive.
+func MemberModifiers(letters string) string {
+	return strings.NewReplacer("D", "", "e", "").Replace(letters)
+}
+
 func (m modifiers) has(letters string) bool { return strings.ContainsAny(string(m), letters) }
 
 // with returns the modifiers of a member with those of its group added.

@@ -50,6 +50,22 @@ func TestBoxName(t *testing.T) {
 	}
 }
 
+func TestAddModifiers(t *testing.T) {
+	for _, c := range [][3]string{
+		{"cycles", "u", "cycles:u"},
+		{"cycles", "", "cycles"},
+		{"cycles:k", "u", "cycles:ku"},
+		{"cycles:u", "u", "cycles:u"},
+		{"cpu/event=1,umask=2/", "kp", "cpu/event=1,umask=2/kp"},
+		{"cpu/event=1/k", "uk", "cpu/event=1/ku"},
+		{"duration_time", "u", "duration_time"},
+	} {
+		if got := AddModifiers(c[0], c[1]); got != c[2] {
+			t.Errorf("AddModifiers(%s, %s) = %s, want %s", c[0], c[1], got, c[2])
+		}
+	}
+}
+
 func TestNearest(t *testing.T) {
 	names := candidates([]string{"cycles", "cpu-cycles", "ref-cycles", "bus-cycles", "instructions", "cs", "task-clock"})
 	for wrong, want := range map[string][]string{

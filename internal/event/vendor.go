@@ -11,12 +11,12 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// cpuVariable replaces the CPU's identification, as in perf: "GenuineIntel-6-8E-A" or "0x00000000410fd0c0".
-const cpuVariable = "PERF_CPUID"
+// CPUVariable is the environment variable that replaces the CPU's identification, as in perf: "GenuineIntel-6-8E-A" or "0x00000000410fd0c0".
+const CPUVariable = "PERF_CPUID"
 
 // hostCPU identifies a CPU of this machine as vendor.ForCPU takes it.
 func hostCPU(cpu int) string {
-	if id := os.Getenv(cpuVariable); id != "" {
+	if id := os.Getenv(CPUVariable); id != "" {
 		return id
 	}
 	return vendor.ID(procfs.ReadCPUInfo(os.DirFS("/proc")).ID(os.DirFS("/sys"), cpu))

@@ -253,7 +253,7 @@ func attrsOfPerf(t *testing.T, perf, devices, cpuid string, names []string) []pe
 	cmd := exec.Command("sh", "-c", `mount --bind "$1" /sys/bus/event_source/devices && exec "$2" stat -vv -e "$3" true`,
 		"sh", devices, perf, "cycles,"+strings.Join(names, ","))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	cmd.Env = append(os.Environ(), cpuVariable+"="+cpuid)
+	cmd.Env = append(os.Environ(), CPUVariable+"="+cpuid)
 	out, _ := cmd.CombinedOutput() // its status is that no event is supported
 	var attrs []perfdata.Attr
 	for _, block := range bytes.Split(out, []byte("perf_event_attr:\n"))[1:] {

@@ -31,6 +31,18 @@ func Literals(sys, proc fs.FS, s Session) (map[string]float64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the CPUs of the machine: %w", err)
 	}
+	literals := LiteralsOf(topology, len(present), procfs.ReadCPUInfo(proc)["model name"], s)
+	_, err = fs.Stat(sys, "firmware/acpi/tables/NFIT") // the firmware's table of persistent memory
+	literals["has_pmem"] = truth(err == nil)
+	if v, known := slots(sys); known {
+		literals["slots"] = v
+	}
+	return literals, nil
+}
+
+// LiteralsOf returns the values of the literals that follow from where the online CPUs are, how many CPUs the machine has and the name of their
+// model, which may be empty.
+func LiteralsOf(topology target.Topology, present int, model string, s Session) map[string]float64 {
 	cores, dies, packages := make(map[string][]int), make(map[string]bool), make(map[string]bool)
 	for cpu, at := range topology {
 		cores[at.CoreID()] = append(cores[at.CoreID()], cpu)
@@ -45,21 +57,16 @@ func Literals(sys, proc fs.FS, s Session) (map[string]float64, error) {
 		"smt_on":          truth(smt),
 		"core_wide":       truth(s.System || s.CPUs != nil && (!smt || wholeCores(cores, s.CPUs))),
 		"target_cpu":      truth(s.System || s.CPUs != nil),
-		"num_cpus":        float64(len(present)),
+		"num_cpus":        float64(present),
 		"num_cpus_online": float64(len(topology)),
 		"num_cores":       float64(len(cores)),
 		"num_dies":        float64(len(dies)),
 		"num_packages":    float64(len(packages)),
 	}
-	_, err = fs.Stat(sys, "firmware/acpi/tables/NFIT") // the firmware's table of persistent memory
-	literals["has_pmem"] = truth(err == nil)
-	if v, known := slots(sys); known {
-		literals["slots"] = v
-	}
-	if v := cmp.Or(s.ClockFrequency, nominalFrequency(proc)); v != 0 {
+	if v := cmp.Or(s.ClockFrequency, nominalFrequency(model)); v != 0 {
 		literals["system_tsc_freq"] = v
 	}
-	return literals, nil
+	return literals
 }
 
 // wholeCores reports whether the CPUs are all threads of their cores.
@@ -102,8 +109,8 @@ func slots(sys fs.FS) (float64, bool) {
 var nominal = regexp.MustCompile(`@ ([0-9]+(?:\.[0-9]+)?)([MG])Hz`)
 
 // nominalFrequency returns the frequency in the name of the CPU's model in Hz, or 0. Other frequencies in cpuinfo are not those of the TSC.
-func nominalFrequency(proc fs.FS) float64 {
-	match := nominal.FindStringSubmatch(procfs.ReadCPUInfo(proc)["model name"])
+func nominalFrequency(model string) float64 {
+	match := nominal.FindStringSubmatch(model)
 	if match == nil {
 		return 0
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/event/vendor"
 )
 
@@ -18,6 +19,8 @@ type Metric struct {
 	Scale float64 // converts its value to Suffix
 	// Suffix is the unit of ScaleUnit, such as "%". Without ScaleUnit, it is empty.
 	Suffix string
+	// Modifiers are the letters that follow its events, as in the event "cycles:u".
+	Modifiers string
 
 	expr, threshold *Expr    // threshold is nil without one
 	events          []string // of both, in the order of the expressions
@@ -26,6 +29,14 @@ type Metric struct {
 
 // Events returns the events that the metric and its threshold need.
 func (m *Metric) Events() []string { return m.events }
+
+// Title returns the metric's name with its modifiers: "ipc:u".
+func (m *Metric) Title() string {
+	if m.Modifiers == "" {
+		return m.Name
+	}
+	return m.Name + ":" + m.Modifiers
+}
 
 // Judgement says what a metric's threshold thinks of its value.
 type Judgement int
@@ -92,6 +103,15 @@ func (c *Catalog) Find(name string) []*vendor.Metric {
 
 // All returns all metrics.
 func (c *Catalog) All() []vendor.Metric { return c.all }
+
+// Names returns the names of all metrics and groups.
+func (c *Catalog) Names() []string {
+	var names []string
+	for i := range c.all {
+		names = append(names, c.all[i].Name)
+	}
+	return append(names, c.Groups()...)
+}
 
 // Groups returns the names of all groups, sorted.
 func (c *Catalog) Groups() []string {
@@ -214,8 +234,9 @@ type Options struct {
 
 // Set is a set of events to count, of one or more metrics.
 type Set struct {
-	Events  []string // each once
-	Grouped bool     // they should be counted at the same time
+	Events    []string // each once
+	Grouped   bool     // they should be counted at the same time
+	Modifiers string   // of all events, as in Metric
 }
 
 // Selection is what to count for metrics.
@@ -235,7 +256,8 @@ type Unknown struct{ Metric, Literal string }
 // String returns the metric's name and the literal as expressions have it.
 func (u Unknown) String() string { return u.Metric + " (#" + u.Literal + ")" }
 
-// Select returns what to count for the named metrics and groups of metrics. Each name must be one that Find knows.
+// Select returns what to count for the named metrics and groups of metrics. Each name must be one that Find knows. Modifiers can follow it, as in
+// "ipc:u".
 func (c *Catalog) Select(names []string, o Options) (*Selection, error) {
 	return c.choose(names, o, func(*vendor.Metric) bool { return true })
 }
@@ -253,13 +275,18 @@ func (c *Catalog) SelectDefaults(o Options) (*Selection, error) {
 func (c *Catalog) choose(names []string, o Options, want func(*vendor.Metric) bool) (*Selection, error) {
 	s := &Selection{}
 	var grouped []bool
-	known := make(map[*vendor.Metric]bool)
+	type modified struct {
+		*vendor.Metric
+		modifiers string
+	}
+	known := make(map[modified]bool)
 	for _, name := range names {
+		name, modifiers, _ := strings.Cut(name, ":")
 		for _, of := range c.Find(name) {
-			if known[of] || !want(of) {
+			if known[modified{of, modifiers}] || !want(of) {
 				continue
 			}
-			known[of] = true
+			known[modified{of, modifiers}] = true
 			m, err := c.prepare(of, o.usesThreshold(of))
 			if err != nil {
 				return nil, err
@@ -268,6 +295,7 @@ func (c *Catalog) choose(names []string, o Options, want func(*vendor.Metric) bo
 				s.Unknown = append(s.Unknown, Unknown{of.Name, m.unknown[0]})
 				continue
 			}
+			m.Modifiers = modifiers
 			if !strings.EqualFold(of.Name, name) && !c.hasEvents(m) {
 				s.Skipped = append(s.Skipped, of.Name)
 				continue
@@ -282,7 +310,7 @@ func (c *Catalog) choose(names []string, o Options, want func(*vendor.Metric) bo
 
 // hasEvents reports whether the machine has the metric's events.
 func (c *Catalog) hasEvents(m *Metric) bool {
-	return !slices.ContainsFunc(m.events, func(e string) bool { return !c.facts.HasEvent(e) })
+	return !slices.ContainsFunc(m.events, func(e string) bool { return !c.facts.HasEvent(event.AddModifiers(e, m.Modifiers)) })
 }
 
 // The constraints of metrics.
@@ -311,33 +339,37 @@ func (o *Options) groups(m *vendor.Metric, name string) bool {
 }
 
 // share puts the events of the metrics into sets. As in perf, metrics without a group share one set, and a metric whose events are all in
-// the set of a larger metric uses that.
+// the set of a larger metric uses that. Metrics with other modifiers share nothing.
 func (s *Selection) share(grouped []bool, noMerge bool) {
 	s.Of = make([]int, len(s.Metrics))
 	order := make([]int, len(s.Metrics))
-	common := -1
+	common := make(map[string]int) // by modifiers
 	for i, m := range s.Metrics {
 		order[i] = i
 		if grouped[i] || noMerge {
 			continue
 		}
-		if common < 0 {
-			common = len(s.Sets)
-			s.Sets = append(s.Sets, Set{})
+		in, known := common[m.Modifiers]
+		if !known {
+			in = len(s.Sets)
+			common[m.Modifiers] = in
+			s.Sets = append(s.Sets, Set{Modifiers: m.Modifiers})
 		}
-		s.Sets[common].add(m.events)
-		s.Of[i] = common
+		s.Sets[in].add(m.events)
+		s.Of[i] = in
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(s.Metrics[b].events), len(s.Metrics[a].events)) })
 	for _, i := range order {
 		if !grouped[i] && !noMerge {
 			continue
 		}
-		events := s.Metrics[i].events
-		in := slices.IndexFunc(s.Sets, func(set Set) bool { return !noMerge && set.Grouped && Subset(events, set.Events) })
+		m := s.Metrics[i]
+		in := slices.IndexFunc(s.Sets, func(set Set) bool {
+			return !noMerge && set.Grouped && set.Modifiers == m.Modifiers && Subset(m.events, set.Events)
+		})
 		if in < 0 {
 			in = len(s.Sets)
-			s.Sets = append(s.Sets, Set{Events: slices.Clone(events), Grouped: grouped[i]})
+			s.Sets = append(s.Sets, Set{Events: slices.Clone(m.events), Grouped: grouped[i], Modifiers: m.Modifiers})
 		}
 		s.Of[i] = in
 	}

@@ -222,16 +222,21 @@ func HasMetric(name string) bool {
 // HasAlias reports whether bperf itself defines a metric of this name or alias, ignoring case.
 func HasAlias(name string) bool { return lookup(name) != nil }
 
-// MetricEvents returns the events that the named metrics need, as terms for the event parser. names is a comma-separated list. The events
-// of a ratio form a weak group, which stays together if the PMU has room for it: "{instructions,cycles}:W".
+// MetricEvents returns the events that the named metrics need, as terms for the event parser. names is a comma-separated list, in which
+// modifiers of the events can follow a name: "insn_per_cycle:u". The events of a ratio form a weak group, which stays together if the PMU has room for it: "{instructions,cycles}:W".
 func MetricEvents(names string, o metric.Options) ([]string, error) {
 	var sets [][]string
 	for name := range strings.SplitSeq(names, ",") {
-		m, err := findMetric(strings.TrimSpace(name))
+		m, modifiers, err := findModified(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err
 		}
 		for _, set := range m.sets() {
+			of := modifiers
+			for i, e := range set {
+				set[i] = event.AddModifiers(e, of)
+				of = event.MemberModifiers(of)
+			}
 			if o.NoGroup {
 				sets = slices.AppendSeq(sets, slices.Chunk(set, 1))
 			} else {
@@ -265,13 +270,28 @@ func group(events []string) string {
 func MetricNames(names string) ([]string, error) {
 	var found []string
 	for name := range strings.SplitSeq(names, ",") {
-		m, err := findMetric(strings.TrimSpace(name))
+		m, _, err := findModified(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, m.Name)
 	}
 	return found, nil
+}
+
+// OwnMetrics returns perf's names of those of the named metrics that are bperf's own. Modifiers can follow the names.
+func OwnMetrics(names []string) ([]string, error) {
+	own := []string{}
+	for _, written := range names {
+		name, _, err := event.CutModifiers(written)
+		if err != nil {
+			return nil, err
+		}
+		if m := lookup(name); m != nil {
+			own = append(own, m.Name)
+		}
+	}
+	return own, nil
 }
 
 // lookup returns the metric with a name or alias, ignoring case, or nil.
@@ -291,6 +311,16 @@ func findMetric(name string) (*ownMetric, error) {
 		return m, nil
 	}
 	return nil, UnknownMetric(name, nil)
+}
+
+// findModified returns the metric of NAME or NAME:MODIFIERS, and the modifiers.
+func findModified(s string) (*ownMetric, string, error) {
+	name, modifiers, err := event.CutModifiers(s)
+	if err != nil {
+		return nil, "", err
+	}
+	m, err := findMetric(name)
+	return m, modifiers, err
 }
 
 // UnknownMetric is the error for a name that is no metric, where there are others besides bperf's own.

@@ -167,14 +167,16 @@ func TestCanonical(t *testing.T) {
 
 func TestMetricEvents(t *testing.T) {
 	for names, want := range map[string][]string{
-		"insn_per_cycle":                        {"{instructions,cycles}:W"},
-		"ipc":                                   {"{instructions,cycles}:W"},
-		"ghz":                                   {"cycles", "task-clock"},
-		"CPUs_utilized, page_faults_per_second": {"task-clock", "page-faults"},
-		"insn_per_cycle,cycles_frequency":       {"{instructions,cycles}:W", "task-clock"},
-		"cycles_frequency,insn_per_cycle":       {"task-clock", "{instructions,cycles}:W"},
-		"insn_per_cycle,insn_per_cycle":         {"{instructions,cycles}:W"},
-		"branch_miss_rate,branch_frequency":     {"{branch-misses,branches}:W", "task-clock"},
+		"insn_per_cycle":                         {"{instructions,cycles}:W"},
+		"ipc":                                    {"{instructions,cycles}:W"},
+		"ghz":                                    {"cycles", "task-clock"},
+		"CPUs_utilized, page_faults_per_second":  {"task-clock", "page-faults"},
+		"insn_per_cycle,cycles_frequency":        {"{instructions,cycles}:W", "task-clock"},
+		"cycles_frequency,insn_per_cycle":        {"task-clock", "{instructions,cycles}:W"},
+		"insn_per_cycle,insn_per_cycle":          {"{instructions,cycles}:W"},
+		"branch_miss_rate,branch_frequency":      {"{branch-misses,branches}:W", "task-clock"},
+		"IPC:u,insn_per_cycle:kD,insn_per_cycle": {"{instructions:u,cycles:u}:W", "{instructions:kD,cycles:k}:W", "{instructions,cycles}:W"},
+		"ghz:u,page_faults_per_second:u":         {"cycles:u", "task-clock:u", "page-faults:u"},
 	} {
 		got, err := MetricEvents(names, metric.Options{})
 		if err != nil {
@@ -208,6 +210,9 @@ func TestUnknownMetric(t *testing.T) {
 		"insn_per_cycel":        `no metric is named "insn_per_cycel"; nearest: insn_per_cycle`,
 		"GHz,branch_miss_rates": `no metric is named "branch_miss_rates"; nearest: branch_miss_rate`,
 		"zzzzzzzzzzzz":          `no metric is named "zzzzzzzzzzzz"; there are CPUs_utilized, cs_per_second, `,
+		"GHz:u,nosuch:u":        `no metric is named "nosuch"`,
+		"GHz:ux":                "event syntax error: 'GHz:ux'",
+		"GHz:":                  "event syntax error: 'GHz:'",
 		"GHz,":                  `no metric is named ""; there are CPUs_utilized, cs_per_second, `,
 	} {
 		_, err := MetricEvents(names, metric.Options{})

@@ -68,7 +68,7 @@ func (v *VendorMetrics) Add(s *metric.Selection, first int, parse func(string) (
 func (v *VendorMetrics) Names() []string {
 	var names []string
 	for _, w := range v.wanted {
-		names = append(names, w.Name)
+		names = append(names, w.Title())
 	}
 	return names
 }
@@ -105,7 +105,7 @@ func (a *arranger) arrange(s *metric.Set, terms map[string]int) error {
 		groups[i].names = append(groups[i].names, name)
 	}
 	for _, g := range groups {
-		if err := a.add(a.slotsFirst(g.names), terms); err != nil {
+		if err := a.add(a.slotsFirst(g.names), s.Modifiers, terms); err != nil {
 			return err
 		}
 	}
@@ -125,9 +125,14 @@ func (a *arranger) groupPMU(name string, grouped bool) (string, error) {
 	return e.PMU, nil
 }
 
-// add adds a group to the list.
-func (a *arranger) add(names []string, terms map[string]int) error {
-	list, err := a.parse(group(names))
+// add adds a group to the list. Modifiers follow each of its events, but only the first can be pinned or exclusive.
+func (a *arranger) add(names []string, modifiers string, terms map[string]int) error {
+	written := make([]string, len(names))
+	for i, name := range names {
+		written[i] = event.AddModifiers(name, modifiers)
+		modifiers = event.MemberModifiers(modifiers)
+	}
+	list, err := a.parse(group(written))
 	if err != nil {
 		return err
 	}
@@ -307,7 +312,7 @@ func (r *vendorReadings) compute() (m Metric, first int, ok bool) {
 		return m, first, false
 	}
 	value, judgement := r.metric.Compute(r.v.facts, metric.Values{Count: r.count, Sources: r.sources})
-	m = Metric{Name: r.metric.Name, Value: value, Scaled: r.scaled, Judgement: judgement, in73: unit73{1, r.metric.Suffix}, ofVendor: true}
+	m = Metric{Name: r.metric.Title(), Value: value, Scaled: r.scaled, Judgement: judgement, in73: unit73{1, r.metric.Suffix}, ofVendor: true}
 	return m, first, finite(value)
 }
 

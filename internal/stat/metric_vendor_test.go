@@ -210,6 +210,14 @@ func TestVendorGroups(t *testing.T) {
 		"apart,ipc2":     "instructions#0 cycles#1 stalls#2 {instructions#3,cycles#4}",
 		"stalled,ipc2":   "{stalls#0,cycles#1} {instructions#2,cycles#3}",
 		"ipc2,ipc2,iPc2": "{instructions#0,cycles#1}",
+
+		"ipc2:u":                "{instructions:u#0,cycles:u#1}",
+		"ipc2:u,ipc2,ipc2:u":    "{instructions:u#0,cycles:u#1} {instructions#2,cycles#3}",
+		"ipc2:uD":               "{instructions:uD#0,cycles:u#1}",
+		"frequency:k":           "uncore_cha/ticks/k#0 uncore_cha/ticks/k#0 duration_time#1",
+		"retiring:k":            "{slots:k#0,topdown-retiring:k#1,topdown-bad-spec:k#2}",
+		"TopdownL1:k":           "{slots:k#0,topdown-retiring:k#1,topdown-bad-spec:k#2,topdown-fe-bound:k#3} stalls:k#4 cycles:k#5",
+		"stalled:u,ipc2:k,ipc2": "{stalls:u#0,cycles:u#1} {instructions:k#2,cycles:k#3} {instructions#4,cycles#5}",
 	} {
 		_, list, _ := selected(t, metric.Options{}, strings.Split(names, ",")...)
 		if got := groupsOf(list); got != want {
@@ -253,6 +261,7 @@ func TestVendorMetrics(t *testing.T) {
 		{"a time in seconds, and the number of boxes", "frequency", nil, []string{"uncore_cha/ticks/: frequency 2.000 GHz "}},
 		{"the count, not the scaled value", "clocked", nil, []string{"cpu-clock: clocked 2.000  "}},
 		{"two metrics of one event", "ipc2,apart", nil, []string{"instructions: apart 0.000  ", "instructions: ipc2 1.500  good"}},
+		{"modifiers", "ipc2:u", func(r []Row) []Row { r[0].Value, r[1].Value = 4, 2; return r }, []string{"instructions:u: ipc2:u 2.000  good"}},
 		{"an estimate", "ipc2", func(r []Row) []Row { return append(r[:1], scaled(0.5, r[1:])...) }, []string{"instructions: ipc2 1.500  good (scaled)"}},
 		{"not counted", "ipc2", func(r []Row) []Row { return append(r[:1], scaled(0, r[1:])...) }, nil},
 		{"a row is missing", "ipc2", func(r []Row) []Row { return r[:1] }, nil},

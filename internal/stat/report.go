@@ -18,6 +18,8 @@ type ReportConfig struct {
 	Aggregation *Aggregation // nil for that of the recorded session
 	CacheLevel  int          // of AggregateCache; 0 for the highest
 	NoMerge     bool         // separate rows for the boxes of an uncore PMU
+	Metrics     []string     // of -M; nil for those of sessions without named events
+	CPU         string       // whose vendor's metrics are computed, as for vendor.ForCPU; empty for the recorded one
 
 	Output  OutputOptions // Aggregation and Interval are set from the recording
 	Printer func(OutputOptions) Printer
@@ -59,6 +61,7 @@ type reporter struct {
 	session  Config // what newLayout needs of the recorded session
 	topology target.Topology
 	counters *counters
+	vendor   *VendorMetrics // nil for none
 	readings *readings
 	layout   *layout
 	cells    []count.Cell // that layout is of
@@ -90,8 +93,7 @@ func (p *reporter) round(round *recorded.Round) error {
 	} else {
 		elapsed, p.last = max(round.Time-p.last, 0), round.Time
 	}
-	s.Rows = p.layout.snapshot(cells, since)
-	addMetrics(s.Rows, elapsed)
+	s.Rows = withMetrics(p.layout.snapshot(cells, since), p.vendor, elapsed)
 	return p.printer.Snapshot(s)
 }
 
@@ -114,6 +116,9 @@ func (p *reporter) begin(first *recorded.Round) error {
 	p.counters, p.readings = recordedCounters(events, pmuNames(features))
 	p.counters.target = recordedTarget(p.rounds, first.Cells)
 	if err := p.aggregate(); err != nil {
+		return err
+	}
+	if err := p.metrics(); err != nil {
 		return err
 	}
 	p.cfg.Output.Aggregation = p.session.Aggregation
