@@ -17,9 +17,9 @@ const (
 // byteOrderMark begins some of perfmon's files.
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// Decode returns the entries of a file: a list in the kernel's format, or an object of perfmon's, whose list is "Events". Entries of perfmon's
-// are translated to the kernel's keys, and those of which the kernel's drivers know no encoding are left out. Other objects have no entries: in the kernel's
-// files, they describe groups of metrics.
+// Decode returns the entries of a file: of a list in the kernel's format, or of one of perfmon's, which is the "Events" of an object, and in old
+// files the whole. Entries of perfmon's are translated to the kernel's keys; Decode leaves out those that the kernel's drivers cannot count by what
+// the file says. Other objects have no entries: in the kernel's files, they describe groups of metrics.
 func Decode(data []byte) ([]Entry, error) {
 	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, byteOrderMark)))
 	d.UseNumber()
@@ -30,7 +30,7 @@ func Decode(data []byte) ([]Entry, error) {
 	var all []Entry
 	switch start {
 	case json.Delim('['):
-		all, err = decodeList(d)
+		all, err = decodeList(d, false)
 	case json.Delim('{'):
 		all, err = decodePerfmon(d)
 	default:
@@ -54,18 +54,21 @@ func syntax(d *json.Decoder, err error) error {
 	return err
 }
 
-// decodeList decodes a list whose start was read.
-func decodeList(d *json.Decoder) ([]Entry, error) {
+// decodeList decodes a list whose start was read. If it is not known to be perfmon's, entries are if they have a key of perfmon's.
+func decodeList(d *json.Decoder, perfmon bool) ([]Entry, error) {
 	var all []Entry
+	n := 0
 	for d.More() {
-		if len(all) == maxEntries {
+		if n++; n > maxEntries {
 			return nil, fmt.Errorf("it has more than %d entries", maxEntries)
 		}
 		e, err := decodeEntry(d)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, e)
+		if !perfmon && !e.isPerfmon() || e.fromPerfmon() {
+			all = append(all, e)
+		}
 	}
 	_, err := d.Token() // the end
 	return all, err
@@ -94,14 +97,8 @@ func decodePerfmon(d *json.Decoder) ([]Entry, error) {
 		case value != json.Delim('['):
 			continue // the description of a group of metrics of this name
 		}
-		entries, err := decodeList(d)
-		if err != nil {
+		if all, err = decodeList(d, true); err != nil {
 			return nil, err
-		}
-		for _, e := range entries {
-			if e.fromPerfmon() {
-				all = append(all, e)
-			}
 		}
 	}
 	_, err := d.Token() // the end
@@ -172,8 +169,8 @@ var keys = func() map[string]bool {
 		"Unit", "PerPkg", "ScaleUnit", "Deprecated", "Errata", "Compat", "ArchStdEvent", "BriefDescription", "PublicDescription",
 		"MetricName", "MetricExpr", "MetricGroup", "MetricgroupNoGroup", "MetricThreshold", "MetricConstraint", "DefaultMetricgroupName",
 		"DefaultShowEvents", "AggregationMode",
-		// Only perfmon has these.
-		"UMaskExt", "FILTER_VALUE", "Counter", "CounterType", "Description",
+		// Perfmon only, except Counter.
+		"Counter", "UMaskExt", "FILTER_VALUE", "CounterType", "Description", perfmonsKey,
 	} {
 		all[key] = true
 	}

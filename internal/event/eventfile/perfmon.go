@@ -13,6 +13,15 @@ var perfmonUnits = map[string]string{"SBO": "SBOX", "QPI LL": "QPI", "UPI LL": "
 // arch/x86/events/intel/uncore.h).
 const fixedCode = "0xff"
 
+// perfmonsKey is one that all events of perfmon's have, except those of some new files, and none of the kernel's.
+const perfmonsKey = "ELLC"
+
+// isPerfmon reports whether the entry has a key that only perfmon's have.
+func (e Entry) isPerfmon() bool {
+	_, ok := e[perfmonsKey]
+	return ok
+}
+
 // fromPerfmon translates an entry of perfmon's to what the kernel's files have. It reports whether the kernel's drivers can count the event by
 // what the entry says: they find free-running counters by numbers that the entry does not have, and filters of some boxes need more than a term.
 func (e Entry) fromPerfmon() bool {

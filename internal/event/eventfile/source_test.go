@@ -106,6 +106,7 @@ func TestLoad(t *testing.T) {
 		{"fetched", "GenuineIntel-6-8F-8", []string{"/spr/ event=0x1"}, nil},
 		{"fetched", "GenuineIntel-6-97-8", []string{"cpu_atom/atom/ event=0x1"}, nil},
 		{"fetched", "GenuineIntel-6-1-1", nil, []string{"the event files in DIR/fetched have nothing for this CPU, GenuineIntel-6-1-1"}},
+		{"old", "GenuineIntel-6-1-1", []string{"/old.core/ event=0x9,umask=0x1", `uncore_sbox/unc_s_old/ event=0x1,umask=0x2 per-pkg "Of an old file" ""`}, nil},
 		{"empty", "GenuineIntel-6-1-1", nil,
 			[]string{"DIR/empty has neither event files (*.json) nor mapfile.csv: name the directory of a CPU model, or the one with mapfile.csv"}},
 	} {
