@@ -16,6 +16,7 @@ import (
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/event/vendor"
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/stat"
 	"github.com/bperf/bperf/perfdata"
 )
@@ -23,7 +24,7 @@ import (
 func newListCommand() *cobra.Command {
 	var l lister
 	var describe bool
-	var output string
+	var output, eventFiles string
 	cmd := &cobra.Command{
 		Use:   "list [flags] [KIND|GLOB]...",
 		Short: "List the events that can be counted",
@@ -39,8 +40,9 @@ bperf opens each hardware, cache or software event to find out whether the machi
   bperf list --json pmu | jq -r '.[].EventName'`,
 		ValidArgs: []string{"hw", "sw", "cache", "tool", "pmu", "raw", "breakpoint", "tracepoint"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l.machine, l.counts = event.Host(), counts
 			l.err = cmd.ErrOrStderr()
+			l.machine = hostWith(eventFiles, func(s string) { fmt.Fprintf(l.err, "Warning: %s\n", printable.Lines(s)) })
+			l.counts = counts
 			l.noDesc = !describe
 			return writeOutput(cmd, output, func(w io.Writer) error {
 				l.out = w
@@ -52,10 +54,12 @@ bperf opens each hardware, cache or software event to find out whether the machi
 	flags.BoolVarP(&l.json, "json", "j", false, "print a JSON array, with the keys that perf list has")
 	flags.BoolVar(&l.all, "all", false, "also list generic events that this machine does not have")
 	flags.BoolVarP(&describe, "desc", "d", true, "print descriptions: --no-desc prints none")
+	flags.BoolVarP(&l.long, "long-desc", "v", false, "print the longer of two descriptions; event files have them")
 	flags.BoolVar(&l.details, "details", false, "also print how the kernel encodes each event")
 	flags.BoolVar(&l.names, "raw-dump", false, "print only names, in one line, as completion of shells uses them")
 	flags.StringVar(&l.unit, "unit", "", "list only events of this `PMU`")
 	flags.StringVarP(&output, "output", "o", "", "write the list to `FILE`")
+	addEventFiles(flags, &eventFiles)
 	addPerfOptions(flags, listPerfOptions)
 	return cmd
 }
@@ -68,6 +72,7 @@ type lister struct {
 	err     io.Writer
 
 	json, all, noDesc, details bool
+	long                       bool   // print longer descriptions
 	names                      bool   // print only names, in one line
 	unit                       string // list only events of this PMU; empty for all
 }
@@ -84,14 +89,21 @@ func (l *lister) run(args []string) error {
 	for i, arg := range args {
 		selectors[i] = newSelector(arg)
 	}
-	events := l.describe()
+	events, err := l.describe()
+	if err != nil {
+		return err
+	}
 	tracepoints, err := l.tracepoints(selectors)
 	if err != nil {
 		fmt.Fprintf(l.err, "Warning: tracepoints are not listed: %v\n", err)
 	}
 	events = append(events, tracepoints...)
 	if slices.ContainsFunc(selectors, func(s selector) bool { return s.kind == metricKind || s.kind == metricGroupKind }) {
-		events = append(events, l.metrics()...)
+		metrics, err := l.metrics()
+		if err != nil {
+			return err
+		}
+		events = append(events, metrics...)
 	}
 
 	var chosen []listed
@@ -127,14 +139,15 @@ func (l *lister) unmatched(arg string) error {
 }
 
 // describe returns all events except tracepoints: the ones that the machine has, or with --all every known one.
-func (l *lister) describe() []listed {
+func (l *lister) describe() ([]listed, error) {
+	descriptions, err := l.machine.Describe()
 	var events []listed
-	for _, d := range l.machine.Describe() {
+	for _, d := range descriptions {
 		if e := (listed{Description: d, available: l.available(d)}); e.available || l.all {
 			events = append(events, e)
 		}
 	}
-	return events
+	return events, err
 }
 
 // available reports whether the machine has an event, by opening it. An event in sysfs and bperf's own events are always available.
@@ -181,26 +194,31 @@ func (l *lister) tracepoints(selectors []selector) ([]listed, error) {
 }
 
 // metrics returns the metrics of stat -M, and the groups of them. They are listed only on request, because they are no events.
-func (l *lister) metrics() []listed {
+func (l *lister) metrics() ([]listed, error) {
 	var all []listed
-	add := func(kind event.Kind, name, text string, m *vendor.Metric) {
-		all = append(all, listed{event.Description{Name: name, Kind: kind, Text: text, Scale: 1}, true, m})
+	add := func(kind event.Kind, name string, text vendor.Text, m *vendor.Metric) {
+		all = append(all, listed{event.Description{Name: name, Kind: kind, Text: text.Brief, Long: text.Long, Scale: 1}, true, m})
 	}
 	for _, m := range stat.Metrics() {
-		add(metricKind, m.Name, m.Description, nil)
+		add(metricKind, m.Name, vendor.Text{Brief: m.Description}, nil)
 	}
+	metrics, err := l.machine.VendorMetrics()
 	var groups []string
-	for _, m := range l.machine.VendorMetrics() {
+	for _, m := range metrics {
+		var text vendor.Text
+		if m.Text != nil {
+			text = *m.Text
+		}
 		if !stat.HasMetric(m.Name) {
-			add(metricKind, m.Name, "", &m)
+			add(metricKind, m.Name, text, &m)
 		}
 		groups = append(groups, m.Groups...)
 	}
 	slices.Sort(groups)
 	for _, g := range slices.Compact(groups) {
-		add(metricGroupKind, g, "", nil)
+		add(metricGroupKind, g, vendor.Text{}, nil)
 	}
-	return all
+	return all, err
 }
 
 // kindWords maps the words for kinds on the command line, including perf's, to kinds.
@@ -292,7 +310,7 @@ func (l *lister) print(events []listed) error {
 			text.WriteString(" (not on this machine)")
 		}
 		text.WriteByte('\n')
-		if desc := e.sentence(); desc != "" && !l.noDesc {
+		if desc := e.sentence(l.long); desc != "" && !l.noDesc {
 			fmt.Fprintf(&text, "       [%s]\n", desc)
 		}
 		if l.details {
@@ -331,11 +349,15 @@ func (l *lister) encoding(e listed) string {
 	return text + "/\n"
 }
 
-// sentence returns the event's description and unit.
-func (e listed) sentence() string {
+// sentence returns the event's description, the longer one if there is one and it is wanted, and its unit.
+func (e listed) sentence(long bool) string {
+	text := e.Text
+	if long {
+		text = cmp.Or(e.Long, text)
+	}
 	var parts []string
-	if e.Text != "" {
-		parts = append(parts, e.Text)
+	if text != "" {
+		parts = append(parts, printable.Text(text))
 	}
 	if e.Unit != "" {
 		parts = append(parts, "Unit: "+e.Unit)
@@ -354,6 +376,7 @@ type listedJSON struct {
 	EventAlias       string `json:"EventAlias,omitempty"`
 	EventType        string `json:"EventType"`
 	BriefDescription string `json:"BriefDescription,omitempty"`
+	LongDescription  string `json:"PublicDescription,omitempty"`
 	ScaleUnit        string `json:"ScaleUnit,omitempty"`
 	Available        *bool  `json:"Available,omitempty"` // with --all
 }
@@ -363,7 +386,7 @@ func (l *lister) printJSON(events []listed) error {
 	for i, e := range events {
 		array[i] = listedJSON{
 			Unit: e.PMU, EventName: e.Name, EventAlias: strings.Join(e.Aliases, ","), EventType: kindTitles[e.Kind],
-			BriefDescription: e.Text,
+			BriefDescription: e.Text, LongDescription: e.Long,
 		}
 		switch e.Kind {
 		case metricKind:

@@ -172,7 +172,6 @@ var buildIDListPerfOptions = []perfOption{{name: "verbose", letter: "v", does: i
 
 var listPerfOptions = []perfOption{
 	{name: "debug", does: ignores, why: noDebugging},
-	{name: "long-desc", letter: "v", does: ignores, why: "bperf has no longer descriptions"},
 	{name: "deprecated", does: ignores, why: "bperf hides no events"},
 }
 

@@ -314,6 +314,9 @@ func (o *recordOptions) outputName() string {
 	return "perf.data"
 }
 
+// machine returns this machine with the events in event files.
+func (o *recordOptions) machine() *event.Machine { return hostWith(o.eventFiles, o.noteTo(os.Stderr)) }
+
 // chooseEvents sets the events with their programs, and with -G their cgroups.
 func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 	err := o.takeObjects()
@@ -323,7 +326,7 @@ func (o *recordOptions) chooseEvents(cfg *record.Config) error {
 	if err != nil {
 		return badOption(err)
 	}
-	c := chosenEvents{machine: event.Host()}
+	c := chosenEvents{machine: o.machine()}
 	for _, a := range o.events {
 		if a.kind == argProgram && !cfg.Programs.OnSamples(a.value) {
 			continue // all its programs are attached elsewhere

@@ -23,6 +23,7 @@ const defaultFrequency = 4000
 // addEvents adds the flags for what is sampled and how often.
 func (o *recordOptions) addEvents(f *pflag.FlagSet, frequency int) {
 	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to sample, comma-separated (cycles, or cpu-clock without a PMU); see bperf list")
+	addEventFiles(f, &o.eventFiles)
 	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
 	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the event before it: of fields of a tracepoint, or else of the sample")
 	o.addPrograms(f)

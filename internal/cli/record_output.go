@@ -30,7 +30,7 @@ func (o *recordOptions) setSwitchEvents(cfg *record.Config, given bool) (err err
 	if o.rotate == "" {
 		o.rotate = "signal"
 	}
-	if cfg.Switch.Events, err = event.Host().Parse(o.rotateAt); err != nil {
+	if cfg.Switch.Events, err = o.machine().Parse(o.rotateAt); err != nil {
 		return err
 	}
 	for _, e := range cfg.Switch.Events.Events() {

@@ -19,6 +19,7 @@ import (
 type sessionOptions struct {
 	targetOptions
 	events             []eventArg // -e -M -G --filter --prog, in their order
+	eventFiles         string     // the directory with more events of the CPU; empty for the default
 	allUser, allKernel bool
 	noInherit          bool
 

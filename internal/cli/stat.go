@@ -103,6 +103,7 @@ func (o *statOptions) addFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to count, comma-separated; see bperf list")
 	f.VarP(eventFlag{&o.events, argMetrics}, "metrics", "M", "metrics to compute, comma-separated")
+	addEventFiles(f, &o.eventFiles)
 	f.BoolVar(&o.topdown, "topdown", false, "compute where the CPU's pipeline loses cycles: the metrics of the group TopdownL1, as columns")
 	f.IntVar(&o.topdownLevel, "td-level", 1, "with --topdown, compute the metrics of the group TopdownL`N`")
 	f.BoolVarP(&o.transaction, "transaction", "T", false, "compute metrics of hardware transactions")

@@ -63,7 +63,7 @@ func (f excludeFlag) Set(value string) error {
 
 // chooseEvents sets the events, and with -G their cgroups.
 func (o *statOptions) chooseEvents(cfg *stat.Config, conf *config.Config, note func(string)) error {
-	c := chosenEvents{machine: event.Host()}
+	c := chosenEvents{machine: hostWith(o.eventFiles, note)}
 	c.metrics = metricChooser{machine: c.machine, options: o.metrics, note: note,
 		session: metric.Session{System: cfg.Target.System, CPUs: cfg.Target.CPUs}}
 	if o.cpuType != "" {

@@ -48,7 +48,11 @@ func (c *metricChooser) load() error {
 		}
 		return has
 	}}
-	c.catalog = metric.NewCatalog(c.machine.VendorMetrics(), c.facts)
+	metrics, err := c.machine.VendorMetrics()
+	if err != nil {
+		return err
+	}
+	c.catalog = metric.NewCatalog(metrics, c.facts)
 	return nil
 }
 

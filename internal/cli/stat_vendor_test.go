@@ -262,7 +262,11 @@ func TestStatVendorEvents(t *testing.T) {
 		t.Fatalf("the CPU %s is %q: the table is %v, want that of %q", model, machine.CPU(), table, vendorModels[model])
 	}
 	const metricName = "ipc"
-	hasMetric := slices.ContainsFunc(machine.VendorMetrics(), func(m vendor.Metric) bool { return m.Name == metricName })
+	metrics, err := machine.VendorMetrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hasMetric := slices.ContainsFunc(metrics, func(m vendor.Metric) bool { return m.Name == metricName })
 	args := []string{"stat", "-j", "-e", "{instructions:u,INST_RETIRED:u,cycles:u,CPU_CYCLES:u}"}
 	if hasMetric {
 		args = append(args, "-M", metricName)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count/process"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/top"
 )
 
@@ -22,6 +24,8 @@ type topOptions struct {
 	sort  string
 	by    string
 	args  []eventArg
+
+	eventFiles string // the directory with more events of the CPU; empty for the default
 }
 
 func newTopCommand() *cobra.Command {
@@ -56,6 +60,7 @@ BPF programs until it ends.`,
 	f.BoolVar(&o.once, "once", false, "print one table, then end; the same as -n 1")
 	f.StringVarP(&o.sort, "sort", "s", "cpu", "sort by `COLUMN`: cpu, id, name; of programs runs, ns, type; of others switches; an event, ipc")
 	f.VarP(eventFlag{&o.args, argEvents}, "event", "e", "also count these events: per run of a program, or per second")
+	addEventFiles(f, &o.eventFiles)
 	f.StringVar(&o.by, "by", topPrograms, "show `WHAT`: "+strings.Join(topSubjects, ", "))
 	completeFlag(cmd, "by", topSubjects)
 	return cmd
@@ -91,7 +96,8 @@ func (o *topOptions) interval() time.Duration { return time.Duration(o.delay * f
 func runTop(cmd *cobra.Command, o topOptions, args []string) error {
 	var list event.List
 	if len(o.args) > 0 {
-		chosen := chosenEvents{machine: event.Host()}
+		warn := func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), printable.Lines(s)) }
+		chosen := chosenEvents{machine: hostWith(o.eventFiles, warn)}
 		for _, a := range o.args {
 			if err := chosen.parse(a.value); err != nil {
 				return badOption(err)

@@ -5,13 +5,13 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/bperf/bperf/internal/userfile"
 )
 
 // Value is the value of a key and its place in a file.
@@ -58,30 +58,15 @@ func Read(getenv func(string) string) (*Config, error) {
 // read adds the values of a file. If own is set, it ignores a file that belongs neither to this user nor to root: with sudo -E, the other
 // user would control what root's commands do.
 func (c *Config) read(file string, own bool) error {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0) // opening a pipe would block
-	if err != nil {
-		return fmt.Errorf("read the configuration: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("read the configuration: %w", err)
-	}
-	if owner := info.Sys().(*syscall.Stat_t).Uid; own && owner != 0 && int(owner) != os.Geteuid() {
-		c.Ignored = fmt.Sprintf("bperf ignores the configuration %s: it belongs to the user %d, but must belong to you or root", file, owner)
+	f, err := userfile.Read(file, mostBytes)
+	if own && f.IsForeign() {
+		c.Ignored = fmt.Sprintf("bperf ignores the configuration %s: it belongs to the user %d, but must belong to you or root", file, f.Owner)
 		return nil
 	}
-	if !info.Mode().IsRegular() && info.Mode()&fs.ModeCharDevice == 0 { // /dev/null is an empty file
-		return fmt.Errorf("the configuration %s is not a regular file", file)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
 	if err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
-	if len(text) > mostBytes {
-		return fmt.Errorf("the configuration %s has more than %d bytes", file, mostBytes)
-	}
-	values, err := parse(string(text), file)
+	values, err := parse(string(f.Data), file)
 	c.values = append(c.values, values...)
 	return err
 }

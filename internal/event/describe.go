@@ -3,6 +3,8 @@ package event
 import (
 	"fmt"
 	"slices"
+
+	"github.com/bperf/bperf/internal/event/vendor"
 )
 
 // Kind is the source of an event.
@@ -27,14 +29,15 @@ type Description struct {
 	Kind    Kind
 	PMU     string  // as in Event.PMU; empty if there are several, or none
 	Text    string  // a phrase, or empty
+	Long    string  // sentences, if there are more than Text; or empty
 	Scale   float64 // as in Event
 	Unit    string
 	Syntax  bool // Name is not an event but a form for several
 }
 
 // Describe returns all events except tracepoints: all generic events, and the events of the machine's PMUs. Only an
-// attempt to open a generic event shows whether the machine has it.
-func (m *Machine) Describe() []Description {
+// attempt to open a generic event shows whether the machine has it. Describe returns an error if event files cannot be used.
+func (m *Machine) Describe() ([]Description, error) {
 	var all []Description
 	core := ""
 	if cores := m.corePMUs(); len(cores) == 1 {
@@ -55,7 +58,7 @@ func (m *Machine) Describe() []Description {
 	all = append(all, m.describePMUs()...)
 	all = append(all, syntaxes(m.corePMUs())...)
 	slices.SortStableFunc(all, func(a, b Description) int { return int(a.Kind) - int(b.Kind) })
-	return all
+	return all, m.filesErr
 }
 
 // describePMUs returns the events in sysfs and those of the vendor, except deprecated ones. Boxes of one kind share one description.
@@ -77,12 +80,14 @@ func (m *Machine) describePMUs() []Description {
 			}
 			seen[full] = true
 			scale, unit := 1.0, ""
-			if e, ok := u.vendorEvent(alias); ok {
-				scale, unit = e.Scale, e.Unit
+			of, known := u.vendorEvent(alias)
+			if known {
+				scale, unit = of.Scale, of.Unit
 			}
 			// An invalid scale is an error only when the event is used.
 			scale, unit, _ = u.aliasUnit(alias, scale, unit)
-			all = append(all, Description{Name: full, Kind: PMUEvent, PMU: name, Scale: scale, Unit: unit})
+			d := Description{Name: full, Kind: PMUEvent, PMU: name, Scale: scale, Unit: unit}
+			all = append(all, d.with(of.Text))
 		}
 		for e := range u.vendorEvents() {
 			full := name + "/" + e.Name + "/"
@@ -90,10 +95,18 @@ func (m *Machine) describePMUs() []Description {
 				continue
 			}
 			seen[full] = true
-			all = append(all, Description{Name: full, Kind: PMUEvent, PMU: name, Scale: e.Scale, Unit: e.Unit})
+			all = append(all, Description{Name: full, Kind: PMUEvent, PMU: name, Scale: e.Scale, Unit: e.Unit}.with(e.Text))
 		}
 	}
 	return all
+}
+
+// with returns the description with the vendor's text, which may be nil.
+func (d Description) with(text *vendor.Text) Description {
+	if text != nil {
+		d.Text, d.Long = text.Brief, text.Long
+	}
+	return d
 }
 
 // syntaxes returns the forms of events without names.

@@ -14,7 +14,7 @@ func TestDescribeParses(t *testing.T) {
 	for _, name := range []string{"hybrid", "amd", "arm64", "arm64-one"} {
 		m := fake(t, name)
 		kinds := map[Kind]bool{}
-		for _, d := range m.Describe() {
+		for _, d := range describe(t, m) {
 			kinds[d.Kind] = true
 			if d.Kind == PMUEvent && d.Name == "arm_cmn/watchpoint_up/" {
 				continue // needs values
@@ -43,7 +43,7 @@ func TestDescribeParses(t *testing.T) {
 
 func TestDescribeMergesBoxes(t *testing.T) {
 	var got []string
-	for _, d := range fake(t, "hybrid").Describe() {
+	for _, d := range describe(t, fake(t, "hybrid")) {
 		if d.PMU == "uncore_imc_free_running" || d.PMU == "uncore_cbox" {
 			got = append(got, d.Name)
 		}
@@ -67,4 +67,13 @@ func TestTracepoints(t *testing.T) {
 	if _, err := fake(t, "arm64").Tracepoints(); !errors.As(err, &missing) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
+}
+
+func describe(t *testing.T, m *Machine) []Description {
+	t.Helper()
+	all, err := m.Describe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

@@ -7,6 +7,7 @@ import (
 	"path"
 	"sync"
 
+	"github.com/bperf/bperf/internal/event/eventfile"
 	"github.com/bperf/bperf/internal/event/vendor"
 	"github.com/bperf/bperf/internal/procfs"
 )
@@ -24,10 +25,20 @@ type Machine struct {
 	cpuid  func(cpu int) string     // as vendor.ForCPU takes it; nil if no CPU is known
 	models map[string]*vendor.Table // by what cpuid returns, those decoded so far
 	tables map[int]*vendor.Table    // by CPU
+
+	files    *eventfile.Source // the user's event files; nil for none
+	filesErr error             // why they cannot be used
+	warn     func(string)
 }
 
 // OfCPU sets the CPU whose vendor's events the machine has, as vendor.ForCPU takes it. A machine of NewMachine has none before.
 func (m *Machine) OfCPU(cpuid string) { m.cpuid = func(int) string { return cpuid } }
+
+// AddEventFiles adds the events and metrics in event files to those of the CPU's vendor. The machine reads the files when it looks for an event of
+// the vendor for the first time. It passes warnings about them to warn. source may be nil.
+func (m *Machine) AddEventFiles(source *eventfile.Source, warn func(string)) {
+	m.files, m.warn = source, warn
+}
 
 // NewMachine returns a machine with these roots of /sys/bus/event_source/devices and of tracefs.
 // A nil root means that the file system is not available.

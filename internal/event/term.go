@@ -40,6 +40,9 @@ func (p *parser) event() (*term, error) {
 	}
 	t.name = strings.Join(strings.Fields(p.in[t.pos:p.pos]), "")
 	events, err := find(t)
+	if p.m.filesErr != nil {
+		return nil, p.fail(t.pos, "%w", p.m.filesErr)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"io/fs"
 	"iter"
 	"os"
@@ -37,10 +38,27 @@ func (m *Machine) vendorTable(cpu int) *vendor.Table {
 	t, ok := m.models[id]
 	if !ok {
 		t, _ = vendor.ForCPU(id) // it is part of the program, whose tests decode every table
+		t = m.withFiles(t, id)
 		m.models[id] = t
 	}
 	m.tables[cpu] = t
 	return t
+}
+
+// withFiles returns a table with what the user's event files have for a CPU.
+func (m *Machine) withFiles(t *vendor.Table, cpuid string) *vendor.Table {
+	if m.files == nil {
+		return t
+	}
+	more, warnings, err := m.files.Load(cpuid)
+	for _, w := range warnings {
+		m.warn(w)
+	}
+	m.filesErr = cmp.Or(m.filesErr, err)
+	if more == nil {
+		return t
+	}
+	return t.With(more)
 }
 
 // VendorTable returns the events and metrics that the vendor of the CPU publishes: of the first core PMU's CPUs where there are several. The

@@ -2,15 +2,16 @@ package event
 
 import "github.com/bperf/bperf/internal/event/vendor"
 
-// VendorMetrics returns the metrics that the vendor of the CPU publishes, except those of PMUs that the machine does not have.
-func (m *Machine) VendorMetrics() []vendor.Metric {
+// VendorMetrics returns the metrics that the vendor of the CPU publishes, except those of PMUs that the machine does not have. It returns an
+// error if event files cannot be used.
+func (m *Machine) VendorMetrics() ([]vendor.Metric, error) {
 	var metrics []vendor.Metric
 	for metric := range m.VendorTable().Metrics() {
 		if m.counts(&metric) {
 			metrics = append(metrics, metric)
 		}
 	}
-	return metrics
+	return metrics, m.filesErr
 }
 
 // counts reports whether the machine has the PMU of a metric, in the version that the metric is for.

@@ -25,6 +25,13 @@ type Event struct {
 	Deprecated bool    // another event replaces it
 	Errata     string  // the vendor's numbers of errata that affect the event
 	Compat     string  // a regular expression for the identifier file of the PMU; empty for all
+	Text       *Text   // nil without a description
+}
+
+// Text describes an event or a metric. The tables in the program have none: descriptions are from the user's files.
+type Text struct {
+	Brief string // without a full stop at the end
+	Long  string // also without one; empty if it says no more than Brief
 }
 
 // Metric is a metric of a CPU's vendor. The fields other than Groups are as in the kernel's JSON files.
@@ -42,6 +49,7 @@ type Metric struct {
 	AggregationMode string   // PerChip or PerCore; empty otherwise
 	ShowEvents      bool     // DefaultShowEvents: stat prints the events of the metric even where the user did not name them
 	PerPkg          bool
+	Text            *Text // nil without a description
 }
 
 // Table has the events and metrics of a CPU model. The methods of a nil Table find nothing. It does not change after New.

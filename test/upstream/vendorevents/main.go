@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/bperf/bperf/test/apt"
 	"github.com/bperf/bperf/test/upstream/packaged"
@@ -63,21 +64,28 @@ func tables() (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
+// inCache returns the path of tools/perf/pmu-events/arch in the cache, where it may be missing.
+func inCache() (string, error) {
+	cache, err := os.UserCacheDir()
+	return filepath.Join(cache, "bperf", "upstream", packaged.Newest+"-pmu-events", inSource), err
+}
+
+// inSource is the part of the kernel's source that is needed.
+const inSource = "tools/perf/pmu-events/arch"
+
 // fetch returns the path of tools/perf/pmu-events/arch, and fetches it if it is not in the cache.
 func fetch() (string, error) {
-	cache, err := os.UserCacheDir()
+	arch, err := inCache()
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "bperf", "upstream", packaged.Newest+"-pmu-events")
-	arch := filepath.Join(dir, "tools", "perf", "pmu-events", "arch")
 	if _, err := os.Stat(arch); err == nil {
 		return arch, nil
 	}
 	if err := apt.Need(map[string]string{"dpkg-deb": "dpkg", "tar": "tar", "xz": "xz-utils"}); err != nil {
 		return "", err
 	}
-	err = whole.Make(dir, unpack)
+	err = whole.Make(strings.TrimSuffix(arch, "/"+inSource), unpack)
 	if err != nil {
 		return "", fmt.Errorf("get the source of the kernel in Debian %s: %w", packaged.Newest, err)
 	}
@@ -99,5 +107,5 @@ func unpack(dir string) (string, error) {
 		return "", fmt.Errorf("linux-source depends on %d packages, not on one source: %v", len(names), names)
 	}
 	unpacked := filepath.Join(dir, "source")
-	return unpacked, archive.UnpackSource(names[0], unpacked, "tools/perf/pmu-events/arch")
+	return unpacked, archive.UnpackSource(names[0], unpacked, inSource)
 }

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"encoding/csv"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"github.com/bperf/bperf/internal/event/eventfile"
 	"github.com/bperf/bperf/internal/event/vendor"
 )
 
@@ -19,10 +18,12 @@ var bases = []string{"alderlake", "amdzen5", "arm/neoverse-v3", "broadwellx", "g
 // read returns the models of an architecture.
 func read(source, arch string) (*vendor.Models, error) {
 	root := filepath.Join(source, arch)
-	std, err := readStandard(root)
+	entries, err := readEntries(root)
 	if err != nil {
 		return nil, err
 	}
+	std := eventfile.Standard{}
+	std.Add(entries)
 	cpus, err := readMap(filepath.Join(root, "mapfile.csv"))
 	if err != nil {
 		return nil, err
@@ -46,7 +47,7 @@ func read(source, arch string) (*vendor.Models, error) {
 		if err != nil {
 			return nil, err
 		}
-		models.Models = append(models.Models, vendor.Model{Name: name, Table: m.table()})
+		models.Models = append(models.Models, vendor.Model{Name: name, Table: m.Table()})
 	}
 	if err := chooseBases(models.Models); err != nil {
 		return nil, err
@@ -60,36 +61,23 @@ func addShared(models *vendor.Models, source, root string) error {
 	if err != nil {
 		return err
 	}
-	common.events = nil // they are the kernel's own events and perf's, which package event has
-	models.Models = append(models.Models, vendor.Model{Name: "common", Table: common.table()})
+	common.Events = nil // they are the kernel's own events and perf's, which package event has
+	models.Models = append(models.Models, vendor.Model{Name: "common", Table: common.Table()})
 	// Systems on chips are in directories named sys. Some are below a directory of a vendor, some below that of a model.
-	var sys model
+	var sys eventfile.Model
 	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.IsDir() || d.Name() != "sys" {
 			return err
 		}
 		m, err := readModel(path, nil)
-		sys.events, sys.metrics = append(sys.events, m.events...), append(sys.metrics, m.metrics...)
+		sys.Events, sys.Metrics = append(sys.Events, m.Events...), append(sys.Metrics, m.Metrics...)
 		return err
 	})
-	if err != nil || len(sys.events) == 0 {
+	if err != nil || len(sys.Events) == 0 {
 		return err
 	}
-	models.Models = append(models.Models, vendor.Model{Name: "sys", Table: sys.table()})
+	models.Models = append(models.Models, vendor.Model{Name: "sys", Table: sys.Table()})
 	return nil
-}
-
-// table returns the model's table. Of events with the same name on the same PMU the first counts, as in perf.
-func (m model) table() *vendor.Table {
-	type key struct{ pmu, name, compat string }
-	seen := map[key]bool{}
-	m.events = slices.DeleteFunc(m.events, func(e vendor.Event) bool {
-		k := key{e.PMU, e.Name, e.Compat}
-		again := seen[k]
-		seen[k] = true
-		return again
-	})
-	return vendor.New(m.events, m.metrics)
 }
 
 func chooseBases(models []vendor.Model) error {
@@ -120,24 +108,58 @@ func chooseBases(models []vendor.Model) error {
 	return nil
 }
 
-// readMap reads a mapfile.csv: a pattern of CPUs, a version, a directory and a kind of event.
+// readMap returns the CPUs of a mapfile.csv.
 func readMap(file string) ([]vendor.CPU, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	r := csv.NewReader(f)
-	r.Comment, r.FieldsPerRecord = '#', 4
-	rows, err := r.ReadAll()
+	rows, err := eventfile.ReadMap(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	var cpus []vendor.CPU
 	for _, row := range rows {
-		if row[3] == "core" && !strings.HasPrefix(row[0], "Family") {
-			cpus = append(cpus, vendor.CPU{Pattern: row[0], Model: row[2]})
+		if row.Type == "core" {
+			cpus = append(cpus, row.CPU)
 		}
 	}
 	return cpus, nil
+}
+
+// readEntries returns the entries of the JSON files in a directory.
+func readEntries(dir string) ([]eventfile.Entry, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var all []eventfile.Entry
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		entries, err := eventfile.Decode(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all = append(all, entries...)
+	}
+	return all, nil
+}
+
+// readModel returns the events and metrics in a directory.
+func readModel(dir string, std eventfile.Standard) (eventfile.Model, error) {
+	entries, err := readEntries(dir)
+	if err != nil {
+		return eventfile.Model{}, err
+	}
+	var m eventfile.Model
+	for _, e := range entries {
+		if err := m.Add(e, std); err != nil {
+			return m, fmt.Errorf("%s: %w", dir, err)
+		}
+	}
+	return m, nil
 }

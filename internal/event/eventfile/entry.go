@@ -1,132 +1,35 @@
-package main
+package eventfile
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/bperf/bperf/internal/event/vendor"
 )
 
-// entry is an object of the JSON files: an event, a metric, both, or something else. Some values are numbers in the files.
-type entry map[string]string
+// Entry is an object of a file, by the keys of the kernel's files: an event, a metric, both, or something else.
+type Entry map[string]string
 
-// readEntries returns the objects of the JSON files in a directory. It skips files that hold no list, which describe groups of metrics.
-func readEntries(dir string) ([]entry, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil {
-		return nil, err
-	}
-	var all []entry
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		if strings.HasPrefix(strings.TrimSpace(string(data)), "{") {
-			continue
-		}
-		decoder := json.NewDecoder(bytes.NewReader(data))
-		decoder.UseNumber()
-		var objects []map[string]any
-		if err := decoder.Decode(&objects); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		for _, object := range objects {
-			e := entry{}
-			for key, value := range object {
-				e[key] = fmt.Sprint(value)
-			}
-			all = append(all, e)
-		}
-	}
-	return all, nil
-}
+// isEvent and isMetric report what the entry describes.
+func (e Entry) isEvent() bool  { return e["EventName"] != "" }
+func (e Entry) isMetric() bool { return e["MetricName"] != "" && e["MetricExpr"] != "" }
 
-// standard has the entries that models of an architecture refer to with ArchStdEvent, by name in lower case.
-type standard map[string]entry
+// Limits of values, in bytes.
+const (
+	maxName   = 255
+	maxCompat = 255 // each pattern is compiled
+)
 
-func readStandard(dir string) (standard, error) {
-	entries, err := readEntries(dir)
-	s := standard{}
-	for _, e := range entries {
-		for _, key := range []string{"EventName", "MetricName"} {
-			if e[key] != "" {
-				s[strings.ToLower(e[key])] = e
-			}
-		}
-	}
-	return s, err
-}
-
-// complete returns an entry with what it takes from the architecture's entry.
-func (s standard) complete(e entry) (entry, error) {
-	name := e["ArchStdEvent"]
-	if name == "" {
-		return e, nil
-	}
-	of, ok := s[strings.ToLower(name)]
-	if !ok {
-		return nil, fmt.Errorf("the architecture has no event %s", name)
-	}
-	whole := entry{}
-	for key, value := range of {
-		whole[key] = value
-	}
-	for key, value := range e {
-		whole[key] = value
-	}
-	return whole, nil
-}
-
-// model is what is known of a CPU model, or of all.
-type model struct {
-	events  []vendor.Event
-	metrics []vendor.Metric
-}
-
-// readModel returns the events and metrics in a directory.
-func readModel(dir string, std standard) (model, error) {
-	entries, err := readEntries(dir)
-	var m model
-	for _, e := range entries {
-		if err != nil {
-			break
-		}
-		if e, err = std.complete(e); err == nil {
-			err = m.add(e)
-		}
-	}
-	if err != nil {
-		return m, fmt.Errorf("%s: %w", dir, err)
-	}
-	return m, nil
-}
-
-func (m *model) add(e entry) error {
-	if e["EventName"] != "" {
-		event, err := e.event()
-		if err != nil {
-			return fmt.Errorf("event %s: %w", e["EventName"], err)
-		}
-		m.events = append(m.events, event)
-	}
-	if e["MetricName"] != "" && e["MetricExpr"] != "" {
-		m.metrics = append(m.metrics, e.metric())
-	}
-	return nil
-}
-
-func (e entry) event() (vendor.Event, error) {
+// event returns the event that the entry describes.
+func (e Entry) event() (vendor.Event, error) {
 	terms, period, err := e.terms()
 	scale, unit := e.scale()
-	return vendor.Event{
+	event := vendor.Event{
 		Name:       strings.ToLower(strings.TrimSpace(e["EventName"])),
 		PMU:        e.pmu(),
 		Terms:      terms,
@@ -137,11 +40,17 @@ func (e entry) event() (vendor.Event, error) {
 		Deprecated: e["Deprecated"] == "1",
 		Errata:     e["Errata"],
 		Compat:     e["Compat"],
-	}, err
+		Text:       e.text(),
+	}
+	if err == nil && (len(event.Name) > maxName || strings.Trim(event.Name, "abcdefghijklmnopqrstuvwxyz0123456789_.-") != "") {
+		err = fmt.Errorf("a name has at most %d letters, digits and characters of \"_.-\"", maxName)
+	}
+	return event, cmp.Or(err, e.checkCompat(), printable(event.PMU, event.Terms, event.Unit, event.Errata, event.Compat))
 }
 
-func (e entry) metric() vendor.Metric {
-	return vendor.Metric{
+// metric returns the metric that the entry describes.
+func (e Entry) metric() (vendor.Metric, error) {
+	metric := vendor.Metric{
 		Name:            e["MetricName"],
 		Expr:            strings.Join(strings.Fields(e["MetricExpr"]), " "),
 		Groups:          list(e["MetricGroup"]),
@@ -155,7 +64,48 @@ func (e entry) metric() vendor.Metric {
 		AggregationMode: e["AggregationMode"],
 		ShowEvents:      e["DefaultShowEvents"] == "1",
 		PerPkg:          e["PerPkg"] == "1",
+		Text:            e.text(),
 	}
+	return metric, cmp.Or(e.checkCompat(), printable(metric.Name, metric.Expr, e["MetricGroup"], e["MetricgroupNoGroup"], metric.ScaleUnit, metric.Threshold,
+		metric.Constraint, metric.PMU, metric.DefaultGroup, metric.Compat, metric.AggregationMode))
+}
+
+// checkCompat returns an error if the pattern is too long.
+func (e Entry) checkCompat() error {
+	if len(e["Compat"]) > maxCompat {
+		return fmt.Errorf("its Compat has more than %d bytes", maxCompat)
+	}
+	return nil
+}
+
+// printable returns an error if a value has characters that could end a line or move the cursor of a terminal.
+func printable(values ...string) error {
+	for _, value := range values {
+		if i := strings.IndexFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+			return fmt.Errorf("%.40q has a character that cannot be printed", value[i:])
+		}
+	}
+	return nil
+}
+
+// text returns the descriptions, or nil if there are none. Long is empty if it says no more than Brief.
+func (e Entry) text() *vendor.Text {
+	t := vendor.Text{Brief: sentence(e["BriefDescription"]), Long: sentence(e["PublicDescription"])}
+	switch {
+	case t == vendor.Text{}:
+		return nil
+	case t.Brief == "":
+		t.Brief = t.Long
+	}
+	if strings.Contains(t.Brief, t.Long) {
+		t.Long = ""
+	}
+	return &t
+}
+
+// sentence returns a description in one line, without a full stop at its end.
+func sentence(text string) string {
+	return strings.TrimSuffix(strings.Join(strings.Fields(text), " "), ".")
 }
 
 func list(text string) []string {
@@ -175,7 +125,7 @@ var pmus = map[string]string{
 var own = regexp.MustCompile(`^(cpu_|uncore_|hisi_|imx|ali_|arm_|software$|tool$)`)
 
 // pmu returns the PMU of an entry as in vendor.Event.PMU.
-func (e entry) pmu() string {
+func (e Entry) pmu() string {
 	unit := e["Unit"]
 	switch {
 	case unit == "":
@@ -227,7 +177,7 @@ var fixed = map[string]string{
 const fixedPeriod = 2000003
 
 // terms returns the terms of an event as in a file of sysfs, and its sampling period.
-func (e entry) terms() (terms string, period uint64, err error) {
+func (e Entry) terms() (terms string, period uint64, err error) {
 	number := func(key string) uint64 {
 		text, _, _ := strings.Cut(e[key], ",") // of several codes the first is enough
 		if text == "" || err != nil {
@@ -272,7 +222,7 @@ func (e entry) terms() (terms string, period uint64, err error) {
 var scaled = regexp.MustCompile(`^([0-9.]+(?:[eE][-+]?[0-9]+)?)(.*)$`)
 
 // scale returns an event's scale and unit.
-func (e entry) scale() (float64, string) {
+func (e Entry) scale() (float64, string) {
 	m := scaled.FindStringSubmatch(e["ScaleUnit"])
 	if m == nil {
 		return 1, ""
