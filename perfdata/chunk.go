@@ -19,7 +19,7 @@ type chunk struct {
 }
 
 // chunkSize has room for the first part of a record that continues from the previous chunk, and for the bytes read next.
-const chunkSize = 256 << 10
+const chunkSize = 1 << offsetBits
 
 // held is the splitter's own reference count of a chunk that it works on. It keeps the chunk from being released.
 const held = 1 << 40

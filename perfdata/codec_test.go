@@ -231,18 +231,18 @@ func TestBigEndian(t *testing.T) {
 
 func TestMergeRuns(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	var spare []item
+	var spare []waiting
 	for range 200 {
-		items := make([]item, random.IntN(300))
+		items := make([]waiting, random.IntN(300))
 		for i := range items {
-			items[i] = item{time: random.Uint64N(50), at: uint32(i)}
+			items[i] = waiting{time: random.Uint64N(50), where: uint64(i)}
 			if i%7 != 0 {
 				items[i].time = max(items[i].time, items[i-1].time) // a run
 			}
 		}
 		want := slices.Clone(items)
-		slices.SortStableFunc(want, func(a, b item) int { return int(a.time) - int(b.time) })
-		var got []item
+		slices.SortStableFunc(want, func(a, b waiting) int { return int(a.time) - int(b.time) })
+		var got []waiting
 		got, spare = mergeRuns(items, spare)
 		if !slices.Equal(got, want) {
 			t.Fatalf("got %v, want %v", got, want)

@@ -162,10 +162,10 @@ func (f *symbolFlags) options() replay.Options {
 		Allowance: allowance.New(int64(f.memory) << 20)}
 }
 
-// GOGC percentages for commands that read a recording. They keep most of what they allocate. So collections below 12 MiB, the least heap
+// GOGC percentages for commands that read a recording. They keep most of what they allocate. So collections below 16 MiB, the least heap
 // with firstGarbage, would free nothing, and more frequent collections than by default cost little afterwards.
 const (
-	firstGarbage = 300
+	firstGarbage = 400
 	garbage      = 40
 )
 

@@ -71,7 +71,7 @@ type part struct {
 	*filler
 	*Resolver
 	own     *profile.Profile             // its frames and labels have the numbers of filler.p
-	known   []knownFrame                 // by Location.Index: locations without inlined functions
+	known   []*knownFrames               // by Location.Index: locations without inlined functions
 	inlined map[uint32][]profile.FrameID // by Frame.Number: the other locations, innermost frame first
 	one     [1]profile.FrameID
 	labels  [1 << labelBits]labelled  // last one with each hash of a thread
@@ -87,6 +87,11 @@ type knownFrame struct {
 	exact   bool            // valid only for this instruction pointer
 	returns bool            // Frame.Return
 }
+
+// knownFrames are the frames of neighbouring locations. A list of all locations would be copied again and again while it grows.
+type knownFrames [1 << knownFramesBits]knownFrame
+
+const knownFramesBits = 9
 
 func (f *filler) newPart(r *Resolver) *part {
 	f.mu.Lock()
@@ -236,8 +241,8 @@ func (p *part) label(item *Item) profile.LabelsID {
 // frames returns the frames of a callchain entry: those that are inlined there, then the one that contains them. They are valid until the
 // next call.
 func (p *part) frames(f Frame) []profile.FrameID {
-	if int(f.Index) < len(p.known) {
-		if k := &p.known[f.Index]; k.id != 0 && k.returns == f.Return && (!k.exact || k.ip == f.IP) {
+	if at := int(f.Index >> knownFramesBits); at < len(p.known) {
+		if k := &p.known[at][f.Index%(1<<knownFramesBits)]; k.id != 0 && k.returns == f.Return && (!k.exact || k.ip == f.IP) {
 			p.one[0] = k.id
 			return p.one[:]
 		}
@@ -263,10 +268,10 @@ func (p *part) remember(f Frame, ids []profile.FrameID) {
 		p.inlined[f.Number()] = ids
 		return
 	}
-	for len(p.known) <= int(f.Index) {
-		p.known = append(p.known, knownFrame{})
+	for len(p.known) <= int(f.Index>>knownFramesBits) {
+		p.known = append(p.known, new(knownFrames))
 	}
-	p.known[f.Index] = knownFrame{f.IP, ids[0], exact, f.Return}
+	p.known[f.Index>>knownFramesBits][f.Index%(1<<knownFramesBits)] = knownFrame{f.IP, ids[0], exact, f.Return}
 }
 
 func (f *filler) newFrames(of Frame) []profile.FrameID {

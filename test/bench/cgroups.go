@@ -22,7 +22,7 @@ func makeCgroups(n int) (*groups, error) {
 	}
 	g := &groups{parent: filepath.Join(root, fmt.Sprintf("bperf-bench-%d", os.Getpid()))}
 	for i := range n {
-		dir := filepath.Join(g.parent, strconv.Itoa(i))
+		dir := g.dir(i)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, errors.Join(err, g.remove())
 		}
@@ -31,10 +31,20 @@ func makeCgroups(n int) (*groups, error) {
 	return g, nil
 }
 
+func (g *groups) dir(i int) string { return filepath.Join(g.parent, strconv.Itoa(i)) }
+
+func (g *groups) dirs() []string {
+	var dirs []string
+	for i := range g.names {
+		dirs = append(dirs, g.dir(i))
+	}
+	return dirs
+}
+
 func (g *groups) remove() error {
 	var errs []error
 	for i := range g.names {
-		errs = append(errs, os.Remove(filepath.Join(g.parent, strconv.Itoa(i))))
+		errs = append(errs, os.Remove(g.dir(i)))
 	}
 	return errors.Join(append(errs, os.Remove(g.parent))...)
 }

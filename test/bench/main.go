@@ -2,7 +2,8 @@
 // peak memory, with the ratio. By default it measures `stat` from its start to its end, with hardly anything to count. With -record it
 // measures `record` on an overloaded machine; with -replay, `script` and `report`; with -programs, `prog list` and `bpftool prog`; with
 // -profile, `profile`, perf's `record` and `report`, and bcc's profile. With -lost it reports what happened to the samples of a long
-// profile. With -truth it compares profiles with the known shares of their loads.
+// profile. With -truth it compares profiles with the known shares of their loads. Of some rows it also prints the floor: the costs of a program
+// below floor, which does only what the kernel or Go's runtime has to do for it.
 //
 //	go run ./test/bench [-record | -replay | -programs N [-bpftool FILE] | -profile [-long TIME] [-hertz RATES] | -lost TIME | -truth TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
 package main
@@ -110,7 +111,8 @@ func (b *bench) run() error {
 	pid := strconv.Itoa(process.pid())
 	name := fmt.Sprintf("-p, %d threads", threads)
 	many := []aim{{wall, 0.8}}
-	if err := b.compare(name, b.runs/5, many, "-e", "task-clock", "-p", pid, "true"); err != nil {
+	ofThreads := []string{"-e", "task-clock", "-p", pid, "true"}
+	if err := b.compare(name, b.runs/5, many, ofThreads...); err != nil {
 		return err
 	}
 
@@ -119,13 +121,23 @@ func (b *bench) run() error {
 		return err
 	}
 	defer groups.remove()
-	name = fmt.Sprintf("-a, %d cgroups x 10 events", cgroups)
-	return b.compare(name, b.runs/5, many, "-a", "-e", tenEvents, "--for-each-cgroup", strings.Join(groups.names, ","), "true")
+	nameOfGroups := fmt.Sprintf("-a, %d cgroups x 10 events", cgroups)
+	ofGroups := []string{"-a", "-e", tenEvents, "--for-each-cgroup", strings.Join(groups.names, ","), "true"}
+	if err := b.compare(nameOfGroups, b.runs/5, many, ofGroups...); err != nil {
+		return err
+	}
+	if err := b.compareFloor(name, b.runs/5, stat(ofThreads...), "events", "threads", pid); err != nil {
+		return err
+	}
+	return b.compareFloor(nameOfGroups, b.runs/5, stat(ofGroups...), "events", append([]string{"cgroups"}, groups.dirs()...)...)
 }
+
+// stat returns the arguments of stat that the bench uses.
+func stat(args ...string) []string { return append([]string{"stat", "-x,"}, args...) }
 
 // compare prints the costs of `stat ARGS...` with bperf and with perf.
 func (b *bench) compare(name string, runs int, aims []aim, args ...string) error {
-	args = append([]string{"stat", "-x,"}, args...)
+	args = stat(args...)
 	ours, theirs, err := alternate(runs, append([]string{b.bperf}, args...), append([]string{b.perf}, args...))
 	if err != nil {
 		return err

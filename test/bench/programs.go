@@ -43,7 +43,10 @@ func (b *bench) compareLists(n int) error {
 		}
 		printCosts(c.name, ours, theirs, aim{peak, c.aim})
 	}
-	return nil
+	if err := b.compareFloor("version", b.runs, []string{"version"}, "imports"); err != nil {
+		return err
+	}
+	return b.compareFloor(fmt.Sprintf("prog list, %d programs", n), b.runs, []string{"prog", "list"}, "programs")
 }
 
 // mostFreed is the largest number of programs that may wait to be freed at once: hundreds can stop a kernel (docs/kernel-notes.md).
