@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -103,8 +104,8 @@ func (l *loading) warn(format string, args ...any) {
 
 func (l *loading) load(cpuid string) error {
 	names, err := jsonFiles(l.Dir)
-	if errors.Is(err, fs.ErrNotExist) && !l.Named {
-		return nil
+	if err != nil && !l.Named && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission)) {
+		return nil // not every user has a home
 	}
 	if err != nil {
 		return err
@@ -139,7 +140,10 @@ func jsonFiles(dir string) ([]string, error) {
 	}
 	defer d.Close()
 	names, err := d.Readdirnames(maxNames + 1)
-	if err != nil && len(names) > 0 || len(names) > maxNames {
+	switch {
+	case err != nil && err != io.EOF: // an empty directory
+		return nil, err
+	case len(names) > maxNames:
 		return nil, fmt.Errorf("%s has more than %d files", dir, maxNames)
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, ".json") })

@@ -173,8 +173,14 @@ func TestLoadBroken(t *testing.T) {
 	if _, _, err := (&Source{Dir: missing, Named: true}).Load("x"); err == nil || !strings.Contains(err.Error(), missing+": no such file or directory; name their") {
 		t.Errorf("a directory that does not exist: %v", err)
 	}
-	if table, warnings, err := (&Source{Dir: missing}).Load("x"); table != nil || warnings != nil || err != nil {
-		t.Errorf("a default directory that does not exist: got %v, %q, %v", table, warnings, err)
+	for _, dir := range []string{missing, "/dev/null/.cache/pmu-events"} {
+		if table, warnings, err := (&Source{Dir: dir}).Load("x"); table != nil || warnings != nil || err != nil {
+			t.Errorf("the default directory %s that does not exist: got %v, %q, %v", dir, table, warnings, err)
+		}
+	}
+	bare := t.TempDir()
+	if _, warnings, err := (&Source{Dir: bare}).Load("x"); len(warnings) != 1 || !strings.Contains(warnings[0], bare+" has neither event files") || err != nil {
+		t.Errorf("an empty directory: got %q, %v", warnings, err)
 	}
 }
 
