@@ -56,8 +56,8 @@ func (c *metricChooser) load() error {
 	return nil
 }
 
-// split sorts the names of -M: metrics of bperf, and metrics and groups of metrics of the CPU's vendor. Modifiers can follow them. An alias of bperf's, as "IPC", is the
-// vendor's metric of that name if there is one.
+// split sorts the names of -M: metrics of bperf, and metrics and groups of metrics of the CPU's vendor. Modifiers can follow them. An alias
+// of bperf's, as "IPC", is the vendor's metric of that name if there is one.
 func (c *metricChooser) split(list string) (own, ofVendor []string, err error) {
 	for written := range strings.SplitSeq(list, ",") {
 		written = strings.TrimSpace(written)
@@ -243,8 +243,8 @@ func (c *chosenEvents) addSelection(s *metric.Selection) error {
 	return nil
 }
 
-// hasDefaultMetrics reports whether a session without named events also counts the metrics that the CPU's vendor wants there. perf 6.1 does not.
-// Inside BPF programs and with shared counters, which have no groups, bperf does not: each event would cost time there.
+// hasDefaultMetrics reports whether a session without named events also counts the metrics that the CPU's vendor wants there. perf 6.1 does
+// not. Inside BPF programs and with shared counters, bperf does not, because each event costs time there.
 func (o *statOptions) hasDefaultMetrics() bool {
 	return !o.inPrograms && !o.bpfCounters && o.likePerf != stat.Perf61
 }

@@ -83,8 +83,8 @@ func TestStatTSCFrequency(t *testing.T) {
 	}
 }
 
-// fakeMachine is a machine with these core PMUs, all events of which count as cpu-clock: their terms are in config1 and config2, which software
-// events ignore.
+// fakeMachine is a machine with these core PMUs, all events of which count as cpu-clock: their terms are in config1 and config2, which
+// software events ignore.
 type fakeMachine struct{ devices, cpu string }
 
 // topdownEvents are the topdown events in sysfs of an Intel CPU.
@@ -109,8 +109,9 @@ func newFakeMachine(t *testing.T, cpu string, pmus ...string) fakeMachine {
 	for i, pmu := range pmus {
 		write("1", pmu, "type")
 		write(strconv.Itoa(i), pmu, "cpus")
-		for term, format := range map[string]string{"event": "config1:0-7", "umask": "config1:8-15,40-47", "cmask": "config1:24-31", "inv": "config1:23",
-			"edge": "config1:18", "any": "config1:21", "frontend": "config2:0-23", "ldlat": "config2:24-39", "offcore_rsp": "config2:0-63"} {
+		for term, format := range map[string]string{"event": "config1:0-7", "umask": "config1:8-15,40-47", "cmask": "config1:24-31",
+			"inv": "config1:23", "edge": "config1:18", "any": "config1:21", "frontend": "config2:0-23", "ldlat": "config2:24-39",
+			"offcore_rsp": "config2:0-63"} {
 			write(format, pmu, "format", term)
 		}
 		for _, name := range topdownEvents {
@@ -184,9 +185,12 @@ func TestStatDefaultMetrics(t *testing.T) {
 			}
 		}
 	}
-	hybrid := newFakeMachine(t, "GenuineIntel-6-97-2", "cpu_core", "cpu_atom").run(t, "bperf", "stat", "-a", "true")
-	if !strings.Contains(hybrid.stderr, " TopdownL1 (cpu_core) ") {
-		t.Errorf("%+v", hybrid)
+	hybrid := newFakeMachine(t, "GenuineIntel-6-97-2", "cpu_core", "cpu_atom")
+	for option, atom := range map[string]bool{"-a": true, "--cputype=core": false} {
+		got := hybrid.run(t, "bperf", "stat", option, "true")
+		if !strings.Contains(got.stderr, " TopdownL1 (cpu_core) ") || strings.Contains(got.stderr, "TopdownL1 (cpu_atom)") != atom {
+			t.Errorf("%s: %+v", option, got)
+		}
 	}
 	server := newFakeMachine(t, "GenuineIntel-6-8F-8", "cpu")
 	for _, options := range []string{"-e cpu-clock", "--compat 6.1", "--bpf-counters", "-n"} {
@@ -358,7 +362,8 @@ func TestStatReportMetrics(t *testing.T) {
 	}
 }
 
-// TestVendorEventsOfCommands takes an event of the vendor in each command that counts or samples, on a machine that counts it as cpu-clock.
+// TestVendorEventsOfCommands takes an event of the vendor in each command that counts or samples, on a machine that counts it as
+// cpu-clock.
 func TestVendorEventsOfCommands(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the events are those of x86")

@@ -35,9 +35,9 @@ func TestEventFiles(t *testing.T) {
 	for list, want := range map[string][]string{
 		"new.miss:u":            {"0 new.miss:u @cpu 4/0x3f24 sample=2003 !kernel !hv"},
 		"cpu/NEW.MISS,cmask=1/": {"0 cpu/NEW.MISS,cmask=1/ @cpu 4/0x1003f24 sample=2003"},
-		"both":                  {"0 both @cpu 4/0x77"},
-		"cha.reads": {"0 cha.reads @uncore_cha_0 20/0x35 cpus=0 uncore ×64 Bytes per-pkg",
-			"0 cha.reads @uncore_cha_1 21/0x35 cpus=0 uncore ×64 Bytes per-pkg"},
+		"both":                  {"0 both @cpu 4/0x1"},
+		"cha.reads": {"0 cha.reads @uncore_cha_0 20/0x35 cpus=0 uncore ×64 lines",
+			"0 cha.reads @uncore_cha_1 21/0x35 cpus=0 uncore ×2 Bytes per-pkg"},
 	} {
 		events, err := m.Parse(list)
 		if err != nil {

@@ -38,8 +38,8 @@ func (s *scanner) modifiers(letters string, pos int) (modifiers, error) {
 	return modifiers(letters), nil
 }
 
-// CutModifiers returns the name and the modifiers of NAME:MODIFIERS. It returns no modifiers for a name alone, and an error for letters that
-// cannot follow an event.
+// CutModifiers returns the name and the modifiers of NAME:MODIFIERS. It returns no modifiers for a name alone, and an error for letters
+// that cannot follow an event.
 func CutModifiers(s string) (name, letters string, err error) {
 	name, letters, has := strings.Cut(s, ":")
 	if has {

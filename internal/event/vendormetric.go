@@ -1,9 +1,13 @@
 package event
 
-import "github.com/bperf/bperf/internal/event/vendor"
+import (
+	"slices"
 
-// VendorMetrics returns the metrics that the vendor of the CPU publishes, except those of PMUs that the machine does not have. It returns an
-// error if event files cannot be used.
+	"github.com/bperf/bperf/internal/event/vendor"
+)
+
+// VendorMetrics returns the metrics that the vendor of the CPU publishes, except those of PMUs that the machine does not have, and of kinds of
+// cores that OnlyCore leaves out. It returns an error if event files cannot be used.
 func (m *Machine) VendorMetrics() ([]vendor.Metric, error) {
 	var metrics []vendor.Metric
 	for metric := range m.VendorTable().Metrics() {
@@ -18,6 +22,9 @@ func (m *Machine) VendorMetrics() ([]vendor.Metric, error) {
 func (m *Machine) counts(of *vendor.Metric) bool {
 	if of.PMU == "" && of.Compat == "" {
 		return true
+	}
+	if slices.ContainsFunc(m.corePMUs(), func(core *pmu) bool { return core.name == of.PMU && m.excludes(core) }) {
+		return false
 	}
 	for _, name := range m.pmuNames() {
 		if of.PMU != "" && !isBox(name, of.PMU) {

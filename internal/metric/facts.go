@@ -40,8 +40,8 @@ func Literals(sys, proc fs.FS, s Session) (map[string]float64, error) {
 	return literals, nil
 }
 
-// LiteralsOf returns the values of the literals that follow from where the online CPUs are, how many CPUs the machine has and the name of their
-// model, which may be empty.
+// LiteralsOf returns the values of the literals that follow from where the online CPUs are, how many CPUs the machine has and the name of
+// their model, which may be empty.
 func LiteralsOf(topology target.Topology, present int, model string, s Session) map[string]float64 {
 	cores, dies, packages := make(map[string][]int), make(map[string]bool), make(map[string]bool)
 	for cpu, at := range topology {

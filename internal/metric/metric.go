@@ -256,8 +256,8 @@ type Unknown struct{ Metric, Literal string }
 // String returns the metric's name and the literal as expressions have it.
 func (u Unknown) String() string { return u.Metric + " (#" + u.Literal + ")" }
 
-// Select returns what to count for the named metrics and groups of metrics. Each name must be one that Find knows. Modifiers can follow it, as in
-// "ipc:u".
+// Select returns what to count for the named metrics and groups of metrics. Each name must be one that Find knows. Modifiers can follow it,
+// as in "ipc:u".
 func (c *Catalog) Select(names []string, o Options) (*Selection, error) {
 	return c.choose(names, o, func(*vendor.Metric) bool { return true })
 }
@@ -265,8 +265,8 @@ func (c *Catalog) Select(names []string, o Options) (*Selection, error) {
 // defaultGroup is the group of the metrics that perf stat prints if the user names no event.
 const defaultGroup = "Default"
 
-// SelectDefaults returns what to count for the metrics that the vendor wants in a session without named events. Those have a group, such as
-// TopdownL1, under which they are printed. bperf computes the others of the group Default itself.
+// SelectDefaults returns what to count for the metrics that the vendor wants in a session without named events. They are printed under the
+// name of a group, such as TopdownL1. bperf computes the others of the group Default itself.
 func (c *Catalog) SelectDefaults(o Options) (*Selection, error) {
 	return c.choose([]string{defaultGroup}, o, func(m *vendor.Metric) bool { return m.DefaultGroup != "" && !m.ShowEvents })
 }

@@ -223,7 +223,8 @@ func HasMetric(name string) bool {
 func HasAlias(name string) bool { return lookup(name) != nil }
 
 // MetricEvents returns the events that the named metrics need, as terms for the event parser. names is a comma-separated list, in which
-// modifiers of the events can follow a name: "insn_per_cycle:u". The events of a ratio form a weak group, which stays together if the PMU has room for it: "{instructions,cycles}:W".
+// modifiers of the events can follow a name: "insn_per_cycle:u". The events of a ratio form a weak group, which stays together if the PMU has
+// room for it: "{instructions,cycles}:W".
 func MetricEvents(names string, o metric.Options) ([]string, error) {
 	var sets [][]string
 	for name := range strings.SplitSeq(names, ",") {

@@ -207,8 +207,8 @@ func (a *arranger) slotsFirst(names []string) []string {
 // scope is a place and a cgroup or BPF program, whose rows belong together.
 type scope struct{ place, group string }
 
-// withMetrics adds the metrics to the rows: bperf's own and, if v is not nil, those of the CPU's vendor. elapsed is the time in which the rows
-// were counted. It returns the rows to print.
+// withMetrics adds the metrics to the rows: bperf's own and, if v is not nil, those of the CPU's vendor. elapsed is the time in which the
+// rows were counted. It returns the rows to print.
 func withMetrics(rows []Row, v *VendorMetrics, elapsed time.Duration) []Row {
 	if v == nil || !v.only {
 		addMetrics(rows, elapsed)
@@ -228,8 +228,8 @@ func withMetrics(rows []Row, v *VendorMetrics, elapsed time.Duration) []Row {
 	return append(shown, v.groupRows(needed, elapsed)...)
 }
 
-// compute adds the metrics to the rows. Each is computed for every place and cgroup, and stands in the first row of its events. A metric that
-// cannot be computed is left out.
+// compute adds the metrics to the rows. Each is computed for every place and cgroup, and stands in the first row of its events. A metric
+// that cannot be computed is left out.
 func (v *VendorMetrics) compute(rows []Row, elapsed time.Duration) {
 	if v == nil {
 		return

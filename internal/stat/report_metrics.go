@@ -12,8 +12,8 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// metrics sets the metrics of the recorded CPU's vendor that the recorded events suffice for: the named ones, otherwise those of sessions without
-// named events. A recording does not say which metrics were computed, but it has the CPU and the names of the events.
+// metrics sets the metrics of the recorded CPU's vendor that the recorded events suffice for: the named ones, otherwise those of sessions
+// without named events. A recording does not say which metrics were computed, but it has the CPU and the names of the events.
 func (p *reporter) metrics() error {
 	cpu := cmp.Or(p.cfg.CPU, vendor.ID(p.reader.Features().Text(perfdata.FeatureCPUID)))
 	facts, table := p.facts(cpu), (*vendor.Table)(nil)
@@ -27,7 +27,7 @@ func (p *reporter) metrics() error {
 	selection, err := p.selectRecorded(catalog)
 	if err != nil {
 		if cpu == "" {
-			err = fmt.Errorf("%w. The recording does not say of which CPU it is: PERF_CPUID=GenuineIntel-6-8F-8 in the environment, for example, says so", err)
+			err = fmt.Errorf("%w. The recording does not name its CPU: set PERF_CPUID, for example to GenuineIntel-6-8F-8", err)
 		}
 		return err
 	}
@@ -54,7 +54,8 @@ func (p *reporter) selectRecorded(catalog *metric.Catalog) (*metric.Selection, e
 	}
 	s, err := catalog.Select(names, metric.Options{})
 	if err == nil && len(s.Metrics) == 0 && len(names) > 0 {
-		return nil, fmt.Errorf("%s: the recording lacks events of each of its metrics (%s)", strings.Join(names, ","), strings.Join(s.Skipped, ", "))
+		return nil, fmt.Errorf("%s: the recording lacks events of each of its metrics (%s)",
+			strings.Join(names, ","), strings.Join(s.Skipped, ", "))
 	}
 	return s, err
 }
@@ -68,8 +69,8 @@ func (p *reporter) facts(cpu string) *metric.Facts {
 	}
 }
 
-// recordedLiterals returns the literals that follow from the CPUs of the recorded machine, or none if it is not known where they all are. counted
-// are the CPUs that the session counted on.
+// recordedLiterals returns the literals that follow from the CPUs of the recorded machine, or none if it is not known where they all are.
+// counted are the CPUs that the session counted on.
 func recordedLiterals(f *perfdata.Features, counted []int) map[string]float64 {
 	number, _ := f.Get(perfdata.FeatureNRCPUs)
 	cpus, _ := number.(perfdata.NRCPUs)
