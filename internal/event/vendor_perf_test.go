@@ -19,7 +19,7 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// models are CPUs of the models that are compared with perf: old ones, servers and hybrid ones.
+// models are CPUs of the models that are compared with perf: of x86 old ones, servers and hybrid ones, of arm64 all.
 var models = map[string]map[string]string{
 	"amd64": {
 		"bonnell": "GenuineIntel-6-1C-1", "nehalemep": "GenuineIntel-6-1A-1", "sandybridge": "GenuineIntel-6-2A-7",
@@ -32,9 +32,16 @@ var models = map[string]map[string]string{
 		"amdzen5": "AuthenticAMD-26-2-1",
 	},
 	"arm64": {
-		"arm/cortex-a53": "0x00000000410fd030", "arm/cortex-a57-a72": "0x00000000410fd080", "arm/neoverse-n1": "0x00000000410fd0c0",
-		"arm/neoverse-v1": "0x00000000410fd400", "arm/neoverse-n2-v2": "0x00000000410fd490", "arm/neoverse-v3": "0x00000000410fd830",
-		"ampere/ampereone": "0x00000000c00fac30", "fujitsu/a64fx": "0x00000000460f0010", "hisilicon/hip08": "0x00000000480fd010",
+		"arm/cortex-a34": "0x00000000410fd020", "arm/cortex-a35": "0x00000000410fd040", "arm/cortex-a53": "0x00000000410fd030",
+		"arm/cortex-a55": "0x00000000410fd050", "arm/cortex-a57-a72": "0x00000000410fd080", "arm/cortex-a65-e1": "0x00000000410fd4a0",
+		"arm/cortex-a73": "0x00000000410fd090", "arm/cortex-a75": "0x00000000410fd0a0", "arm/cortex-a76": "0x00000000410fd0b0",
+		"arm/cortex-a77": "0x00000000410fd0d0", "arm/cortex-a78": "0x00000000410fd410", "arm/cortex-a510": "0x00000000410fd460",
+		"arm/cortex-a710": "0x00000000410fd470", "arm/cortex-x1": "0x00000000410fd440", "arm/cortex-x2": "0x00000000410fd480",
+		"arm/neoverse-n1": "0x00000000410fd0c0", "arm/neoverse-n2-v2": "0x00000000410fd490", "arm/neoverse-n3": "0x00000000410fd8e0",
+		"arm/neoverse-v1": "0x00000000410fd400", "arm/neoverse-v3": "0x00000000410fd830", "ampere/ampereone": "0x00000000c00fac30",
+		"ampere/ampereonex": "0x00000000c00fac40", "ampere/emag": "0x00000000500f0000", "cavium/thunderx2": "0x00000000430f0af0",
+		"fujitsu/a64fx": "0x00000000460f0010", "fujitsu/monaka": "0x00000000460f0030", "hisilicon/hip08": "0x00000000480fd010",
+		"nvidia/t410": "0x000000004e0f0100",
 	},
 }
 
