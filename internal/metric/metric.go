@@ -101,9 +101,6 @@ func (c *Catalog) Find(name string) []*vendor.Metric {
 	return found
 }
 
-// All returns all metrics.
-func (c *Catalog) All() []vendor.Metric { return c.all }
-
 // Names returns the names of all metrics and groups.
 func (c *Catalog) Names() []string {
 	var names []string
