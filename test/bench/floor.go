@@ -6,8 +6,8 @@ import (
 	"github.com/bperf/bperf/test/binaries"
 )
 
-// compareFloor prints the costs of bperf beside those of a program below test/bench/floor, which does only what the kernel or the runtime of
-// Go has to do for it.
+// compareFloor prints the costs of bperf beside those of a program below test/bench/floor, which does only what the kernel or Go's runtime
+// has to do for it.
 func (b *bench) compareFloor(name string, runs int, ours []string, floor string, args ...string) error {
 	builder, err := binaries.New()
 	if err != nil {

@@ -2,8 +2,8 @@
 // peak memory, with the ratio. By default it measures `stat` from its start to its end, with hardly anything to count. With -record it
 // measures `record` on an overloaded machine; with -replay, `script` and `report`; with -programs, `prog list` and `bpftool prog`; with
 // -profile, `profile`, perf's `record` and `report`, and bcc's profile. With -lost it reports what happened to the samples of a long
-// profile. With -truth it compares profiles with the known shares of their loads. Of some rows it also prints the floor: the costs of a program
-// below floor, which does only what the kernel or Go's runtime has to do for it.
+// profile. With -truth it compares profiles with the known shares of their loads. Of some rows it also prints the floor: the costs of a
+// program below floor, which does only what the kernel or Go's runtime has to do for it.
 //
 //	go run ./test/bench [-record | -replay | -programs N [-bpftool FILE] | -profile [-long TIME] [-hertz RATES] | -lost TIME | -truth TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
 package main

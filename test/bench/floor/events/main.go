@@ -1,5 +1,5 @@
-// Events opens, enables, reads and closes the perf events of a row of the bench, and does nothing else: what the kernel takes for them alone. It
-// is one thread with its own table of files, which therefore grows without waiting for RCU.
+// Events opens, enables, reads and closes the perf events of a row of the bench, and does nothing else: what the kernel takes for them
+// alone. It is one thread with its own table of files, which therefore grows without waiting for RCU.
 //
 //	events threads PID      task-clock of each thread of a process
 //	events cgroups DIR...   ten software events of each cgroup, on each CPU
@@ -72,7 +72,8 @@ func run(kind string, of []string) error {
 
 // software returns a software event as stat counts it.
 func software(config uint64, flags perfdata.AttrFlags) *perfdata.Attr {
-	return &perfdata.Attr{Type: perfdata.TypeSoftware, Config: config, Flags: perfdata.AttrDisabled | flags, ReadFormat: perfevent.ReadFormatTimes}
+	return &perfdata.Attr{Type: perfdata.TypeSoftware, Config: config, Flags: perfdata.AttrDisabled | flags,
+		ReadFormat: perfevent.ReadFormatTimes}
 }
 
 func planThreads(process string) (all []planned, err error) {

@@ -1,5 +1,5 @@
-// Programs reads the bpf_prog_info of each loaded BPF program and prints their number: what the kernel, and the runtime of Go, take alone for
-// a list of programs.
+// Programs reads the bpf_prog_info of each loaded BPF program and prints their number: what the kernel and Go's runtime take alone for a
+// list of programs.
 package main
 
 import (
