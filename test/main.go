@@ -1,6 +1,6 @@
-// Test runs the tests of bperf: on this machine's kernel, as root, and on other kernels in QEMU. It needs Go. As root it installs other missing
-// programs by apt; otherwise it prints their names. The last line of its output is "N passed, N failed". Above it are the failures, each with
-// the command that repeats it, and the skipped tests with their missing requirements.
+// Test runs the tests of bperf: on this machine's kernel, as root, and on other kernels in QEMU. It needs Go. As root it installs other
+// missing programs by apt; otherwise it prints their names. The last line of its output is "N passed, N failed". Above it are the failures,
+// each with the command that repeats it, and the skipped tests with their missing requirements.
 //
 //	go run ./test [-slowest N] [-timeout D] [-fuzztime D] [host|guests|race|fuzz]...
 //

@@ -34,8 +34,8 @@ type Machine struct {
 // OfCPU sets the CPU whose vendor's events the machine has, as vendor.ForCPU takes it. A machine of NewMachine has none before.
 func (m *Machine) OfCPU(cpuid string) { m.cpuid = func(int) string { return cpuid } }
 
-// AddEventFiles adds the events and metrics in event files to those of the CPU's vendor. The machine reads the files when it looks for an event of
-// the vendor for the first time. It passes warnings about them to warn. source may be nil.
+// AddEventFiles adds the events and metrics in event files to those of the CPU's vendor. The machine reads the files when it looks for an
+// event of the vendor for the first time. It passes warnings about them to warn. source may be nil.
 func (m *Machine) AddEventFiles(source *eventfile.Source, warn func(string)) {
 	m.files, m.warn = source, warn
 }

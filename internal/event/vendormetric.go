@@ -6,8 +6,8 @@ import (
 	"github.com/bperf/bperf/internal/event/vendor"
 )
 
-// VendorMetrics returns the metrics that the vendor of the CPU publishes, except those of PMUs that the machine does not have, and of kinds of
-// cores that OnlyCore leaves out. It returns an error if event files cannot be used.
+// VendorMetrics returns the metrics that the vendor of the CPU publishes, except those of PMUs that the machine does not have, and of kinds
+// of cores that OnlyCore leaves out. It returns an error if event files cannot be used.
 func (m *Machine) VendorMetrics() ([]vendor.Metric, error) {
 	var metrics []vendor.Metric
 	for metric := range m.VendorTable().Metrics() {

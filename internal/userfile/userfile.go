@@ -19,8 +19,8 @@ type File struct {
 // nullDevice is the number of /dev/null, with the major number 1 and the minor number 3 (Documentation/admin-guide/devices.txt).
 const nullDevice = 1<<8 | 3
 
-// Read reads a regular file of at most limit bytes, or /dev/null, which is an empty one. Read does not block at named pipes and terminals. With
-// an error, the file has what is known of it, without Data.
+// Read reads a regular file of at most limit bytes, or /dev/null, which is an empty one. Read does not block at named pipes and terminals.
+// With an error, the file has what is known of it, without Data.
 func Read(path string, limit int64) (File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC|syscall.O_NOCTTY, 0)
 	if err != nil {

@@ -52,8 +52,8 @@ func (b *bench) compareLists(n int) error {
 // mostFreed is the largest number of programs that may wait to be freed at once: hundreds can stop a kernel (docs/kernel-notes.md).
 const mostFreed = 32
 
-// holdPrograms loads n programs with BTF, and a map for each ten of them, and holds them. Every other program has a longer name than the kernel
-// keeps outside of BTF.
+// holdPrograms loads n programs with BTF, and a map for each ten of them, and holds them. Every other program has a longer name than the
+// kernel keeps outside of BTF.
 func holdPrograms(n int) (err error) {
 	var loaded []*ebpf.Program
 	defer func() {

@@ -1,6 +1,6 @@
-// Package require checks whether the machine meets the requirements of a test. If possible, it sets up what is missing. Otherwise it skips the
-// test with the missing requirement, or fails the test if the machine must meet it: with CI set, a machine must have root; a guest must have
-// what BPERF_REQUIRE lists ("root,pmu").
+// Package require checks whether the machine meets the requirements of a test. If possible, it sets up what is missing. Otherwise it skips
+// the test with the missing requirement, or fails the test if the machine must meet it: with CI set, a machine must have root; a guest must
+// have what BPERF_REQUIRE lists ("root,pmu").
 package require
 
 import (

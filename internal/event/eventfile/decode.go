@@ -17,9 +17,9 @@ const (
 // byteOrderMark begins some of perfmon's files.
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// Decode returns the entries of a file: of a list in the kernel's format, or of one of perfmon's, which is the "Events" of an object, and in old
-// files the whole. Entries of perfmon's are translated to the kernel's keys; Decode leaves out those that the kernel's drivers cannot count by what
-// the file says. Other objects have no entries: in the kernel's files, they describe groups of metrics.
+// Decode returns the entries of a file: of a list in the kernel's format, or of one of perfmon's, which is the "Events" of an object, and
+// in old files the whole. Entries of perfmon's are translated to the kernel's keys; Decode leaves out those that the kernel's drivers
+// cannot count by what the file says. Other objects have no entries: in the kernel's files, they describe groups of metrics.
 func Decode(data []byte) ([]Entry, error) {
 	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, byteOrderMark)))
 	d.UseNumber()

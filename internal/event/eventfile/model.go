@@ -1,5 +1,5 @@
-// Package eventfile reads the JSON files in which the vendors of CPUs describe events and metrics: those of the kernel's tools/perf/pmu-events,
-// and those of Intel's perfmon (https://github.com/intel/perfmon).
+// Package eventfile reads the JSON files in which the vendors of CPUs describe events and metrics: those of the kernel's
+// tools/perf/pmu-events, and those of Intel's perfmon (https://github.com/intel/perfmon).
 package eventfile
 
 import (
@@ -97,8 +97,8 @@ type Row struct {
 	Role       string // in perfmon's map, the kind of cores of a hybrid CPU: Core, Atom, LowPower_Atom
 }
 
-// ReadMap reads a mapfile.csv of the kernel's or of perfmon's. They have a pattern of CPUs, a version, a directory or file, and a type; perfmon's
-// has the role of the cores in its seventh column.
+// ReadMap reads a mapfile.csv of the kernel's or of perfmon's. They have a pattern of CPUs, a version, a directory or file, and a type;
+// perfmon's has the role of the cores in its seventh column.
 func ReadMap(file io.Reader) ([]Row, error) {
 	const role = 6
 	r := csv.NewReader(file)

@@ -22,8 +22,9 @@ func (e Entry) isPerfmon() bool {
 	return ok
 }
 
-// fromPerfmon translates an entry of perfmon's to what the kernel's files have. It reports whether the kernel's drivers can count the event by
-// what the entry says: they find free-running counters by numbers that the entry does not have, and filters of some boxes need more than a term.
+// fromPerfmon translates an entry of perfmon's to what the kernel's files have. It reports whether the kernel's drivers can count the event
+// by what the entry says: they find free-running counters by numbers that the entry does not have, and filters of some boxes need more than
+// a term.
 func (e Entry) fromPerfmon() bool {
 	for key, value := range e {
 		value = strings.TrimSpace(value)

@@ -187,8 +187,8 @@ func (l *loading) loadModel(model string, standard []string) error {
 	return l.loadFiles(dir, names)
 }
 
-// loadPerfmon reads the file of a row of perfmon's map if there is one: at its path, as in perfmon's repository, or under one of the two names
-// that pmu-tools gives it.
+// loadPerfmon reads the file of a row of perfmon's map if there is one: at its path, as in perfmon's repository, or under one of the two
+// names that pmu-tools gives it.
 func (l *loading) loadPerfmon(row Row, cpuid string) error {
 	if row.Type == "metrics" || row.Type == "retire latency" {
 		return nil // they are in other formats
@@ -233,8 +233,8 @@ func (r Row) pmu() string {
 	return "cpu_" + role
 }
 
-// loadUnmapped reads the files of a directory without a map: those whose names begin with the name of this CPU, and all if no name begins with
-// that of a CPU.
+// loadUnmapped reads the files of a directory without a map: those whose names begin with the name of this CPU, and all if no name begins
+// with that of a CPU.
 func (l *loading) loadUnmapped(names []string, cpuid string) error {
 	if len(names) == 0 {
 		l.found = false

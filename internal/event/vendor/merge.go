@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// With returns a table that also has the events and metrics of another one, which replace those of the same name on the same PMU. If an event is
-// encoded as the one that it replaces and has neither scale nor unit, it keeps those: perfmon's files do not have them.
+// With returns a table that also has the events and metrics of another one, which replace those of the same name on the same PMU. If an
+// event is encoded as the one that it replaces and has neither scale nor unit, it keeps those: perfmon's files do not have them.
 func (t *Table) With(more *Table) *Table {
 	type key struct{ pmu, name, compat string }
 	have := map[key]int{}

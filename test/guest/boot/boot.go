@@ -1,5 +1,5 @@
-// Package boot runs tests, or a command, on another kernel. The kernel runs in a guest: a QEMU machine with software emulation, which contains
-// only the tests' binaries, bperf and a busybox.
+// Package boot runs tests, or a command, on another kernel. The kernel runs in a guest: a QEMU machine with software emulation, which
+// contains only the tests' binaries, bperf and a busybox.
 package boot
 
 import (

@@ -21,8 +21,8 @@ type Arch struct {
 	commandLine string // part of the kernel's command line
 }
 
-// commandLine is the part of the kernel's command line for every machine. A panic or an oops ends the machine at once. Features that slow down
-// booting under emulation, and that no test needs, are off.
+// commandLine is the part of the kernel's command line for every machine. A panic or an oops ends the machine at once. Features that slow
+// down booting under emulation, and that no test needs, are off.
 const commandLine = "panic=-1 oops=panic quiet loglevel=4 sysrq_always_enabled nokaslr mitigations=off audit=0 cryptomgr.notests " +
 	"init_on_alloc=0 random.trust_cpu=on lsm=capability,bpf"
 

@@ -33,9 +33,9 @@ type Machine struct {
 	Lockdown  bool          // boot the kernel in lockdown=confidentiality
 }
 
-// Run boots the machine and returns the status that its init reports. It copies the output of the job to output as the job prints it. It is an
-// error if the machine ends without a status, not before ctx is done, or not within CPUTime. The error includes the last output of the console
-// and, after CPUTime, what the machine was doing.
+// Run boots the machine and returns the status that its init reports. It copies the output of the job to output as the job prints it. It is
+// an error if the machine ends without a status, not before ctx is done, or not within CPUTime. The error includes the last output of the
+// console and, after CPUTime, what the machine was doing.
 func (m *Machine) Run(ctx context.Context, output io.Writer) (job.Status, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

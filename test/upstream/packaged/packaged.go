@@ -36,8 +36,9 @@ func Path(suite, arch string) (string, error) {
 	return filepath.Join(cache, "bperf", "upstream", suite+"-"+arch, "perf"), nil
 }
 
-// Get returns the path of a suite's perf for an architecture, and fetches perf if it is not in the cache. The path is a script that starts perf with the
-// libraries of that suite, which are beside it. Get installs nothing. To get a newer perf, remove its directory from the cache.
+// Get returns the path of a suite's perf for an architecture, and fetches perf if it is not in the cache. The path is a script that starts
+// perf with the libraries of that suite, which are beside it. Get installs nothing. To get a newer perf, remove its directory from the
+// cache.
 func Get(suite, arch string) (string, error) {
 	script, err := Path(suite, arch)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// The kernel's files, read as a user's directory, have what the tables in the program have, with descriptions. Short runs do not fetch the files.
+// The kernel's files, read as a user's directory, have what the tables in the program have, with descriptions. Short runs do not fetch the
+// files.
 func TestUsersDirectory(t *testing.T) {
 	if arch, err := inCache(); err != nil {
 		t.Fatal(err)
