@@ -190,35 +190,13 @@ func (c *chosenEvents) addOwnMetrics(list string) error {
 	return nil
 }
 
-// report notes which of the selected metrics have no value, and why. It returns an error if none has one.
-func (c *metricChooser) report(names []string, s *metric.Selection) error {
-	var reasons []string
-	if len(s.Skipped) > 0 {
-		reasons = append(reasons, "this machine lacks some of their events: "+strings.Join(s.Skipped, ", "))
-	}
-	if len(s.Unknown) > 0 {
-		var unknown []string
-		for _, u := range s.Unknown {
-			unknown = append(unknown, u.String())
-		}
-		reasons = append(reasons, "this machine does not report what they need to know of it: "+strings.Join(unknown, ", "))
-	}
-	if len(s.Metrics) == 0 {
-		return fmt.Errorf("no metric of %s has a value, because %s", strings.Join(names, ","), strings.Join(reasons, "; and because "))
-	}
-	for _, reason := range reasons {
-		c.note("metrics without a value, because " + reason)
-	}
-	return nil
-}
-
 // addVendorMetrics adds metrics and groups of metrics of the CPU's vendor.
 func (c *chosenEvents) addVendorMetrics(names []string) error {
 	selection, err := c.metrics.catalog.Select(names, c.metrics.options)
 	if err != nil {
 		return err
 	}
-	if err := c.metrics.report(names, selection); err != nil {
+	if err := selection.CheckValues(names, "this machine", c.metrics.note); err != nil {
 		return err
 	}
 	if c.vendor == nil {

@@ -76,7 +76,7 @@ func TestStatTSCFrequency(t *testing.T) {
 	_, named := literals["system_tsc_freq"]
 	_, err = perfevent.ClockFrequency()
 	unknown := err != nil && !named
-	const reason = "this machine does not report what they need to know of it: " + metricName + " (#system_tsc_freq)"
+	const reason = "this machine does not report a number that they need: " + metricName + " (#system_tsc_freq)"
 	got := statOfCPU(t, skylakeServer, "-M", metricName, "true")
 	if strings.Contains(got.stderr, reason) != unknown {
 		t.Errorf("the frequency is unknown: %v (%v); %+v", unknown, err, got)
@@ -348,7 +348,7 @@ func TestStatReportMetrics(t *testing.T) {
 		"tma_retiring":         "the metric tma_retiring needs the event topdown-heavy-ops, which is not in the recording",
 		"tma_frontend_bound:u": "which is not in the recording",
 		"tma_frontend_bond":    "nearest: tma_frontend_bound",
-		"Branches":             "the recording lacks events of each of its metrics",
+		"Branches":             "no metric of Branches has a value, because the recording lacks some of their events: ",
 		"IPC:z":                "there is no modifier 'z'",
 	} {
 		if got := m.run(t, "bperf", "stat", "report", "-i", file, "-M", list); got.status == 0 || !strings.Contains(got.stderr, want) {

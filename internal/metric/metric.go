@@ -253,6 +253,29 @@ type Unknown struct{ Metric, Literal string }
 // String returns the metric's name and the literal as expressions have it.
 func (u Unknown) String() string { return u.Metric + " (#" + u.Literal + ")" }
 
+// CheckValues notes which of the selected metrics of these names have no value, and why: where says what lacks something, such as "this
+// machine". It returns an error if none has one.
+func (s *Selection) CheckValues(names []string, where string, note func(string)) error {
+	var reasons []string
+	if len(s.Skipped) > 0 {
+		reasons = append(reasons, where+" lacks some of their events: "+strings.Join(s.Skipped, ", "))
+	}
+	if len(s.Unknown) > 0 {
+		var unknown []string
+		for _, u := range s.Unknown {
+			unknown = append(unknown, u.String())
+		}
+		reasons = append(reasons, where+" does not report a number that they need: "+strings.Join(unknown, ", "))
+	}
+	if len(s.Metrics) == 0 {
+		return fmt.Errorf("no metric of %s has a value, because %s", strings.Join(names, ","), strings.Join(reasons, "; and because "))
+	}
+	for _, reason := range reasons {
+		note("metrics without a value, because " + reason)
+	}
+	return nil
+}
+
 // Select returns what to count for the named metrics and groups of metrics. Each name must be one that Find knows. Modifiers can follow it,
 // as in "ipc:u".
 func (c *Catalog) Select(names []string, o Options) (*Selection, error) {

@@ -53,11 +53,10 @@ func (p *reporter) selectRecorded(catalog *metric.Catalog) (*metric.Selection, e
 		}
 	}
 	s, err := catalog.Select(names, metric.Options{})
-	if err == nil && len(s.Metrics) == 0 && len(names) > 0 {
-		return nil, fmt.Errorf("%s: the recording lacks events of each of its metrics (%s)",
-			strings.Join(names, ","), strings.Join(s.Skipped, ", "))
+	if err != nil || len(names) == 0 {
+		return s, err
 	}
-	return s, err
+	return s, s.CheckValues(names, "the recording", p.cfg.Notify)
 }
 
 // facts returns what a recording says of its machine. A literal that it says nothing of has no value.
