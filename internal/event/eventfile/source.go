@@ -75,7 +75,7 @@ func (s *Source) Load(cpuid string) (*vendor.Table, []string, error) {
 		return nil, nil, fmt.Errorf("event files: %w; correct or remove the file, or name another directory with --event-files or $%s", err, Variable)
 	}
 	if len(l.model.Events) == 0 && len(l.model.Metrics) == 0 {
-		if l.found {
+		if l.found && s.Named { // the files that pmu-tools fetched can be for other machines with the same home
 			l.warn("the event files in %s have nothing for this CPU, %s", s.Dir, cpuid)
 		}
 		return nil, l.warnings, nil
@@ -238,6 +238,9 @@ func (r Row) pmu() string {
 func (l *loading) loadUnmapped(names []string, cpuid string) error {
 	if len(names) == 0 {
 		l.found = false
+		if !l.Named {
+			return nil
+		}
 		l.warn("%s has neither event files (*.json) nor %s: name the directory of a CPU model, or the one with %s", l.Dir, mapName, mapName)
 		return nil
 	}

@@ -123,8 +123,12 @@ func TestLoad(t *testing.T) {
 			for i, w := range warnings {
 				warnings[i] = strings.ReplaceAll(w, root, "DIR")
 			}
-			if !slices.Equal(warnings, test.warnings) {
-				t.Errorf("%s for %s: got warnings %q, want %q", test.dir, test.cpu, warnings, test.warnings)
+			want := test.warnings
+			if !named && test.want == nil {
+				want = nil // nobody asked for files for this CPU
+			}
+			if !slices.Equal(warnings, want) {
+				t.Errorf("%s for %s: got warnings %q, want %q", test.dir, test.cpu, warnings, want)
 			}
 		}
 	}
@@ -177,10 +181,6 @@ func TestLoadBroken(t *testing.T) {
 		if table, warnings, err := (&Source{Dir: dir}).Load("x"); table != nil || warnings != nil || err != nil {
 			t.Errorf("the default directory %s that does not exist: got %v, %q, %v", dir, table, warnings, err)
 		}
-	}
-	bare := t.TempDir()
-	if _, warnings, err := (&Source{Dir: bare}).Load("x"); len(warnings) != 1 || !strings.Contains(warnings[0], bare+" has neither event files") || err != nil {
-		t.Errorf("an empty directory: got %q, %v", warnings, err)
 	}
 }
 
