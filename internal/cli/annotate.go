@@ -58,6 +58,7 @@ still has it at the same address.`,
 	a.recordingFlags.add(f, "C")
 	f.StringVarP(&a.output, "output", "o", "", "write to `FILE`, not to standard output")
 	f.StringVar(&a.format, "format", "text", "what to write: text, json or html")
+	perfHasNo(f, "format")
 	f.BoolVarP(&a.json, "json", "j", false, "write JSON, as --format json does")
 	f.StringVarP(&a.options.Symbol, "symbol", "s", "", "only the function of this name")
 	f.StringSliceVarP(&a.options.Modules, "dsos", "d", nil, "only functions of these `FILES`, modules or BPF functions")

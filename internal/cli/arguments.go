@@ -14,6 +14,7 @@ import (
 const (
 	beforeCommand = "before-command" // of a command: what follows the first argument that is no flag is a command with its own arguments
 	takesNextWord = "takes-next"     // of a flag with NoOptDefVal: its value may be the next word, as long as that is no flag
+	onlyBperf     = "only-bperf"     // of a flag that perf does not have: what can also be the beginning of one of perf's means that
 )
 
 // readsCommand makes what follows the first argument that is no flag a command with its own arguments.
@@ -28,7 +29,18 @@ func optional(flags *pflag.FlagSet, name, value string) { flags.Lookup(name).NoO
 // optionalWord is optional for a flag whose value may also be the next word, as perf reads -g of report.
 func optionalWord(flags *pflag.FlagSet, name, value string) {
 	optional(flags, name, value)
-	if err := flags.SetAnnotation(name, takesNextWord, nil); err != nil {
+	annotateFlag(flags, name, takesNextWord)
+}
+
+// perfHasNo says that perf does not have these flags, whose beginnings are also those of flags that perf has.
+func perfHasNo(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		annotateFlag(flags, name, onlyBperf)
+	}
+}
+
+func annotateFlag(flags *pflag.FlagSet, name, annotation string) {
+	if err := flags.SetAnnotation(name, annotation, nil); err != nil {
 		panic(err) // cannot happen: the flag exists
 	}
 }
@@ -156,6 +168,11 @@ type meaning struct {
 	off  bool
 }
 
+func (m meaning) isOnlyBperf() bool {
+	_, only := m.flag.Annotations[onlyBperf]
+	return only
+}
+
 // findFlag returns the flag that a name or the unique beginning of one means, and whether the name turns it off. It returns nil if there is
 // none.
 func findFlag(flags *pflag.FlagSet, name string) (f *pflag.Flag, off bool, err error) {
@@ -181,6 +198,9 @@ func findFlag(flags *pflag.FlagSet, name string) (f *pflag.Flag, off bool, err e
 	})
 	if i := slices.IndexFunc(found, func(m meaning) bool { return m.name == name }); i >= 0 {
 		found = found[i : i+1]
+	}
+	if perfs := slices.DeleteFunc(slices.Clone(found), meaning.isOnlyBperf); len(perfs) > 0 {
+		found = perfs
 	}
 	switch len(found) {
 	case 0:

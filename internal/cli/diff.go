@@ -39,6 +39,7 @@ also be the output of report or profile with --format pprof.`,
 	addRowFlags(flags, &f.rows, "C")
 	flags.StringSliceVarP(&f.sort, "sort", "s", nil, "print a row for each value of `KEYS` (default dso,symbol)")
 	flags.Var((*percentFlag)(&f.rows.Limit), "percent-limit", "leave out rows below `PERCENT` percent in all")
+	perfHasNo(flags, "percent-limit")
 	flags.StringVarP(&f.rows.Event, "event", "e", "", "compare only `EVENT`")
 	flags.StringVarP(&f.compute, "compute", "c", string(f.diff.Compute), "show a `COMPARISON`: delta-abs, delta, ratio or wdiff:WEIGHT,WEIGHT")
 	flags.IntVarP(&f.diff.Order, "order", "o", f.diff.Order, "order the rows by the comparison of recording `N`, or by the shares in the first (0)")

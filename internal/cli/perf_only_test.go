@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +82,51 @@ func optionEffect(t *testing.T, command, option string) string {
 		return fmt.Sprintf("%s: %s", o.does, o.why)
 	}
 	return "works"
+}
+
+// TestPerfBeginnings checks that each beginning of a name that means one option of perf means the same to bperf, which has more options.
+func TestPerfBeginnings(t *testing.T) {
+	require.NoKernel(t)
+	list, err := os.ReadFile("testdata/perf-options.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Options that perf 7.2 has and its manual pages do not.
+	all := map[string][]string{"record": {"timestamp-filename"}, "report": {"addr2line-style"}, "annotate": {"insn-stat"}}
+	for line := range strings.Lines(string(list)) {
+		command, option, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		for name := range strings.SplitSeq(option, ", ") {
+			if long, ok := strings.CutPrefix(name, "--"); ok {
+				all[command] = append(all[command], long, strings.TrimPrefix(long, "no-")) // of --no-NAME, there is --NAME
+			}
+		}
+	}
+	checked := 0
+	for command, names := range all {
+		sets := commandFlags(t, command)
+		for _, name := range names {
+			for n := 2; n < len(name); n++ {
+				beginning := name[:n]
+				if strings.HasPrefix("no-", beginning) || strings.HasPrefix(name, "no-") ||
+					slices.ContainsFunc(names, func(other string) bool { return other != name && strings.HasPrefix(other, beginning) }) {
+					continue
+				}
+				checked++
+				if !slices.ContainsFunc(sets, func(flags *pflag.FlagSet) bool {
+					f, off, err := findFlag(flags, beginning)
+					full, fullOff, _ := findFlag(flags, name)
+					whole := flags.Lookup(beginning) != nil // such as --sum of stat
+					return whole || err == nil && f != nil && f == full && off == fullOff
+				}) {
+					_, _, err := findFlag(sets[0], beginning)
+					t.Errorf("%s --%s is not --%s: %v", command, beginning, name, err)
+				}
+			}
+		}
+	}
+	if checked < 1000 {
+		t.Errorf("only %d beginnings", checked)
+	}
 }
 
 // helpLine is an option in perf's help: a letter, a name, and what stands for its value.

@@ -155,6 +155,7 @@ func (f *symbolFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.symfs, "symfs", "", "look for files with symbols below `DIR`")
 	flags.StringVar(&f.buildIDs, buildIDDir, "", "look for files with symbols in `DIR`, a cache of perf buildid-cache (default ~/.debug)")
 	flags.Uint32Var(&f.memory, "symbol-memory", allowance.DefaultMemory>>20, "keep at most `MIB` MiB of symbols; files beyond that have no symbols")
+	perfHasNo(flags, "symbol-memory")
 }
 
 func (f *symbolFlags) options() replay.Options {

@@ -148,6 +148,7 @@ func (o *statOptions) addFlags(f *pflag.FlagSet) {
 	o.addOutput(f)
 	f.BoolVar(&o.scale, "scale", true, "scale counts of multiplexed events: --no-scale prints them as they are")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print each event's raw reading: value, ns enabled, ns running; and how many sessions share it")
+	perfHasNo(f, "filter", "follow", "histogram", "sum", "compat")
 	addPerfOptions(f, statPerfOptions)
 }
 

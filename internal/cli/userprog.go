@@ -24,6 +24,7 @@ func (o *recordOptions) addPrograms(f *pflag.FlagSet) {
 	f.StringVar(&o.maps.format, "map-format", mapFormats[0], "print the maps of --prog at the end as `FORMAT`: "+strings.Join(mapFormats, ", "))
 	f.StringVar(&o.maps.output, "map-output", "", "write the maps to `FILE`, not to standard error")
 	f.StringArrayVar(&o.set, "set", nil, "set a global variable of the objects of --prog: `NAME=VALUE`")
+	perfHasNo(f, "prog", "map-format", "map-output", "set")
 }
 
 // readPrograms reads the programs of --prog. It returns nil if there are none.
