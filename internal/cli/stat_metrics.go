@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -230,6 +231,10 @@ func (o *statOptions) hasDefaultMetrics() bool {
 // addDefaultMetrics adds the metrics that the CPU's vendor wants in a session without named events. It leaves out those whose events the
 // machine lacks.
 func (c *chosenEvents) addDefaultMetrics() error {
+	metrics, err := c.machine.VendorMetrics()
+	if err != nil || !slices.ContainsFunc(metrics, metric.IsDefault) {
+		return err // most CPUs have none, and the start need not wait for what expressions ask of the machine
+	}
 	if err := c.metrics.load(); err != nil {
 		return err
 	}

@@ -22,6 +22,14 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
+// needsX86Tables skips a test of events or metrics of x86, whose tables only bperf for x86 has. It runs on CI's own machine.
+func needsX86Tables(t *testing.T) {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the events and metrics are those of x86")
+	}
+}
+
 // statOfCPU runs stat with the tables of a CPU.
 func statOfCPU(t *testing.T, cpu string, args ...string) result {
 	t.Helper()
@@ -32,9 +40,7 @@ func statOfCPU(t *testing.T, cpu string, args ...string) result {
 
 // TestStatVendorMetrics computes metrics of other CPUs' vendors that need no PMU.
 func TestStatVendorMetrics(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the metrics are those of x86")
-	}
+	needsX86Tables(t)
 	const server = "GenuineIntel-6-8F-8" // Sapphire Rapids
 	got := statOfCPU(t, server, "-j", "-M", "tma_info_system_time", "sleep", "0.1")
 	if !strings.Contains(got.stderr, `"event" : "duration_time"`) || !strings.Contains(got.stderr, `"metric-unit" : "tma_info_system_time", "metric-threshold" : "`) {
@@ -65,9 +71,7 @@ func TestStatVendorMetrics(t *testing.T) {
 
 // TestStatTSCFrequency computes a metric that needs the frequency of the TSC, where the kernel or the CPU's name has it.
 func TestStatTSCFrequency(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the metric is one of x86")
-	}
+	needsX86Tables(t)
 	const metricName, skylakeServer = "cpu_operating_frequency", "GenuineIntel-6-55-4"
 	literals, err := metric.Literals(os.DirFS("/sys"), os.DirFS("/proc"), metric.Session{})
 	if err != nil {
@@ -170,9 +174,7 @@ func defaultMetrics(text string) (all []string) {
 
 // TestStatDefaultMetrics counts without named events on CPUs whose vendor wants metrics there: the same metrics as perf prints.
 func TestStatDefaultMetrics(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the metrics are those of x86")
-	}
+	needsX86Tables(t)
 	perf := require.NewestPerf(t)
 	for cpu, n := range map[string]int{"GenuineIntel-6-8F-8": 12, "GenuineIntel-6-6A-6": 4, "GenuineIntel-6-55-4": 0, "GenuineIntel-6-1-1": 0} {
 		m := newFakeMachine(t, cpu, "cpu")
@@ -216,9 +218,7 @@ func metricsOf(text string) (all []string) {
 
 // TestStatMetricModifiers counts the events of metrics with modifiers, as perf does.
 func TestStatMetricModifiers(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the metrics are those of x86")
-	}
+	needsX86Tables(t)
 	perf := require.NewestPerf(t)
 	m := newFakeMachine(t, "GenuineIntel-6-8F-8", "cpu")
 	for list, wantEvent := range map[string]string{
@@ -310,9 +310,7 @@ func TestStatVendorEvents(t *testing.T) {
 
 // TestStatReportMetrics computes metrics from recordings of bperf and perf.
 func TestStatReportMetrics(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the metrics are those of x86")
-	}
+	needsX86Tables(t)
 	perf := require.NewestPerf(t)
 	m := newFakeMachine(t, "GenuineIntel-6-8F-8", "cpu")
 	file := filepath.Join(t.TempDir(), "counts.data")
@@ -365,9 +363,7 @@ func TestStatReportMetrics(t *testing.T) {
 // TestVendorEventsOfCommands takes an event of the vendor in each command that counts or samples, on a machine that counts it as
 // cpu-clock.
 func TestVendorEventsOfCommands(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the events are those of x86")
-	}
+	needsX86Tables(t)
 	m := newFakeMachine(t, "GenuineIntel-6-8F-8", "cpu")
 	const event, config1 = "INT_MISC.UOP_DROPPING", "{ bp_addr, config1 }: 0x10ad"
 	spin := program.Program{Body: program.Spin, Times: 20_000_000}.Write(t)

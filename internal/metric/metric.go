@@ -285,10 +285,15 @@ func (c *Catalog) Select(names []string, o Options) (*Selection, error) {
 // defaultGroup is the group of the metrics that perf stat prints if the user names no event.
 const defaultGroup = "Default"
 
-// SelectDefaults returns what to count for the metrics that the vendor wants in a session without named events. They are printed under the
-// name of a group, such as TopdownL1. bperf computes the others of the group Default itself.
+// IsDefault reports whether the vendor wants a metric in a session without named events. These metrics are printed under the name of a group,
+// such as TopdownL1. bperf computes the others of the group Default itself.
+func IsDefault(m vendor.Metric) bool {
+	return slices.Contains(m.Groups, defaultGroup) && m.DefaultGroup != "" && !m.ShowEvents
+}
+
+// SelectDefaults returns what to count for the metrics of IsDefault.
 func (c *Catalog) SelectDefaults(o Options) (*Selection, error) {
-	return c.choose([]string{defaultGroup}, o, func(m *vendor.Metric) bool { return m.DefaultGroup != "" && !m.ShowEvents })
+	return c.choose([]string{defaultGroup}, o, func(m *vendor.Metric) bool { return IsDefault(*m) })
 }
 
 // choose returns what to count for those of the named metrics that want accepts.

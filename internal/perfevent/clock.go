@@ -17,9 +17,9 @@ const capUserTime = 1 << 3
 // ErrNoClock means that the kernel does not derive its clock from the CPU's time stamp counter. Many virtual machines have another clock.
 var ErrNoClock = errors.New("the kernel's clock is not the CPU's time stamp counter")
 
-// ClockFrequency returns the frequency in Hz of the CPU's time stamp counter: on x86 the TSC, on arm64 the generic timer. The kernel has
-// measured it, or was told it by the CPU; it is exact to 1e-9. The kernel reports it with each event, as time_mult and time_shift in struct
-// perf_event_mmap_page (Linux 3.12). The error is that of Open, or ErrNoClock.
+// ClockFrequency returns the frequency in Hz of the CPU's time stamp counter: on x86 the TSC, on arm64 the generic timer. The kernel
+// measures it or reads it from the CPU, and reports it with each event, to 1e-9, as time_mult and time_shift in struct perf_event_mmap_page
+// (Linux 3.12). The error is that of Open, or ErrNoClock.
 func ClockFrequency() (float64, error) {
 	attr := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy, Flags: perfdata.AttrExcludeKernel | perfdata.AttrExcludeHV}
 	e, err := Open(&attr, Where{CPU: AnyCPU})
