@@ -1,0 +1,65 @@
+// Package node counts for the daemon: events of each CPU and of each container, and the runs of BPF programs. It drives the engines of
+// package count and of package bpfprog, and measures nothing itself.
+package node
+
+import (
+	"time"
+
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/serve/container"
+)
+
+// Snapshot has the counts since the collector was opened. Nobody may change it.
+type Snapshot struct {
+	Time       time.Time
+	Events     []Event
+	CPUs       []CPU
+	Containers []Container // those that run, and those that ended a short time ago
+	Programs   []Program
+	Losses     []Loss
+	Self       Self
+}
+
+// Event is an event that the collector counts, or that this machine cannot count.
+type Event struct {
+	Name   string // as the user gave it
+	Reason string // why it is not counted; "" if it is
+}
+
+// CPU has the counts of a CPU.
+type CPU struct {
+	Number   int
+	Readings []perfevent.Reading // by event; those of an event with a reason mean nothing
+}
+
+// Container has the counts of a container: of its cgroup and all cgroups below it.
+type Container struct {
+	container.Name
+	CPUTime  time.Duration
+	Switches uint64              // times that one of its threads left a CPU
+	Readings []perfevent.Reading // by event, as those of a CPU
+	Ended    bool                // its cgroup is gone
+}
+
+// Program has the statistics of a loaded BPF program.
+type Program struct {
+	ID   uint32
+	Name string
+	Type string
+	Tag  string
+	Runs uint64        // since the collector was opened, as far as the kernel counted them
+	Time time.Duration // of these runs
+}
+
+// Loss is something that the collector could not count.
+type Loss struct {
+	What  string // a word or two for a label, such as "cgroup_switches"
+	Count uint64
+}
+
+// Self is the cost of the daemon.
+type Self struct {
+	CPUTime  time.Duration            // of the process, user and system
+	Memory   uint64                   // resident, in bytes
+	Programs map[string]time.Duration // run time of its own BPF programs, by name, as far as the kernel measured it
+}
