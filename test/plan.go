@@ -1,13 +1,17 @@
 package main
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// kernelPackages and cliPackages are the packages whose tests depend on the kernel. Those of the command line depend on it the least and
-// take the longest. This machine runs the tests of all packages.
+// These are the packages whose tests depend on the kernel: those that count depend on it the most, those of the command line the least.
+// This machine runs the tests of all packages.
 var (
-	kernelPackages = []string{"./internal/perfevent", "./internal/target", "./internal/count/...", "./internal/bpfprog", "./internal/record", "./internal/sample",
-		"./internal/script", "./internal/annotate", "./internal/top", "./internal/kernel", "./internal/userstack", "./test/e2e", "./test/upstream/..."}
-	cliPackages = []string{"./internal/cli"}
+	countPackages = []string{"./internal/perfevent", "./internal/target", "./internal/count/...", "./internal/bpfprog", "./internal/kernel", "./internal/userstack",
+		"./test/e2e", "./test/upstream/..."}
+	samplePackages = []string{"./internal/record", "./internal/sample", "./internal/script", "./internal/annotate", "./internal/top"}
+	cliPackages    = []string{"./internal/cli"}
 )
 
 // archPackages depend on the combination of kernel version and architecture: BPF trampolines and counting at them, walking the user's stack,
@@ -15,9 +19,8 @@ var (
 var archPackages = []string{"./internal/perfevent", "./internal/kernel", "./internal/bpfprog", "./internal/count/program", "./internal/userstack", "./internal/annotate",
 	"./test/e2e"}
 
-// guests are the kernels that tests run on besides this machine's, and the packages that they run. The longest come first. The tests of the
-// command line run on the oldest and the newest kernel. 6.12 runs on arm64, and 6.1 and 7.2 run on amd64 and arm64. On 6.12 of
-// amd64 only archPackages run.
+// guests are the kernels that tests run on besides this machine's, and the packages that they run. The longest come first. The oldest kernel,
+// 6.1 on amd64, and the newest, 7.2 on arm64, run all that depend on the kernel. 6.12 runs countPackages on arm64 and archPackages on amd64.
 var guests = []struct {
 	kernel   string
 	packages []string
@@ -25,9 +28,9 @@ var guests = []struct {
 	cpu      string // model of the CPU; empty for the one of test/guest
 	newest   bool   // with the perf of Debian testing
 }{
-	{kernel: "arm64/testing", packages: kernelPackages},
-	{kernel: "amd64/bookworm", packages: kernelPackages},
-	{kernel: "arm64/trixie", packages: kernelPackages},
+	{kernel: "arm64/testing", packages: slices.Concat(countPackages, samplePackages)},
+	{kernel: "amd64/bookworm", packages: slices.Concat(countPackages, samplePackages)},
+	{kernel: "arm64/trixie", packages: countPackages},
 	{kernel: "arm64/testing", packages: cliPackages},
 	{kernel: "amd64/bookworm", packages: cliPackages},
 	{kernel: "amd64/trixie", packages: archPackages},
@@ -46,11 +49,12 @@ var lockdownPackages = []string{"./internal/kernel", "./internal/sample", "./int
 
 const lockdownTests = "^(TestLockdown|TestTargets|TestNoFramePointers|TestOffCPUCgroup|TestTopBy|TestStatFollow|TestSharedTruth)$"
 
-// racePackages are tested with the race detector, except for raceSkips. These tests only repeat other tests of the same package, on more
-// recordings or for longer.
+// racePackages are tested with the race detector, except for raceSkips: tests that compare what is printed with what perf prints, and tests
+// that only repeat others of the same package, on more recordings or for longer.
 var racePackages = []string{"./internal/...", "./perfdata"}
 
-const raceSkips = "^TestBothWays$|^TestCommandLines$|^TestPrintsRecordingsOfPackagedPerf$|^TestPrintsFieldsAsPerfDoes$|^TestPrintsHardwareAsPerfDoes$|^TestTruth$|^TestMiniDebugInfoBounds$|^TestPprofHasTheCode$"
+const raceSkips = "(BesidePerf|LikePerf|AsPerf|AsPerfDoes|OfPackagedPerf)$|" +
+	"^Test(BothWays|CommandLines|Truth|MiniDebugInfoBounds|PprofHasTheCode)$"
 
 // guestCPUTime is the most CPU time that one guest may take.
 const guestCPUTime = 40 * time.Minute

@@ -384,7 +384,7 @@ func TestVendorEventsOfCommands(t *testing.T) {
 		t.Errorf("no sample: %+v", got)
 	}
 	profile := m.run(t, "bperf", "profile", "-e", event, "-c", "100000", "--format", "tree", spin)
-	if profile.status != 0 || !regexp.MustCompile(`# Samples: [1-9]\d*  of event '`+event+`'`).MatchString(profile.stdout) {
+	if profile.status != 0 || !regexp.MustCompile(`# Samples: [1-9]\d*[KM]?  of event '`+event+`'`).MatchString(profile.stdout) {
 		t.Errorf("%+v", profile)
 	}
 	shared := m.run(t, "bperf", "stat", "--bpf-counters", "-x,", "-e", event+",cpu-clock", spin)

@@ -118,7 +118,7 @@ func runTop(cmd *cobra.Command, o topOptions, args []string) error {
 	defer stop()
 	order := top.Order{Column: column}
 	if o.count == 0 && onTerminal(os.Stdin) && onTerminal(cmd.OutOrStdout()) && os.Getenv("TERM") != "dumb" {
-		return showTop(ctx, topScreen{source: source, columns: source.Columns(), examine: examine, interval: o.interval(), order: order})
+		return showTop(ctx, topScreen{columns: source.Columns(), examine: examine, order: order}, source, o.interval())
 	}
 	return ended(printTop(ctx, cmd.OutOrStdout(), source, order, o.interval(), o.count))
 }

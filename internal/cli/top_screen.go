@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unicode"
@@ -22,10 +23,8 @@ import (
 
 // topScreen is the state of an interactive top. Update changes it, and text draws it.
 type topScreen struct {
-	source   top.Source
-	columns  []top.Column
-	examine  func(id uint64) (string, error)
-	interval time.Duration
+	columns []top.Column
+	examine func(id uint64) (string, error)
 
 	width, height int
 	latest, shown *top.Reading // nil until the first interval ends; they differ while paused
@@ -35,6 +34,7 @@ type topScreen struct {
 	typing        bool   // the user types the filter
 	cursor        uint64 // ID of the selected row; 0 for the first row
 	drill         *topDrill
+	suspended     bool  // the process shall stop until it is continued
 	err           error // ends the program
 }
 
@@ -56,20 +56,23 @@ type (
 		text string
 		err  error
 	}
+	topSuspend struct{} // the user wants to suspend bperf
 )
 
-// firstInterval limits the first interval, so that the screen is not empty for long.
-const firstInterval = time.Second
+// Init reads the details that a suspension kept from being read.
+func (s topScreen) Init() tea.Cmd {
+	if s.drill == nil || s.drill.lines != nil {
+		return nil
+	}
+	return s.examineRow(s.drill.id)
+}
 
-// Init starts the first interval.
-func (s topScreen) Init() tea.Cmd { return s.read(min(s.interval, firstInterval)) }
-
-// read returns a command that takes a reading after an interval.
-func (s topScreen) read(interval time.Duration) tea.Cmd {
-	return tea.Tick(interval, func(time.Time) tea.Msg {
-		r, err := s.source.Next()
-		return topRead{r, err}
-	})
+// examineRow returns a command that reads a row's details.
+func (s topScreen) examineRow(id uint64) tea.Cmd {
+	return func() tea.Msg {
+		text, err := s.examine(id)
+		return topExamined{id, text, err}
+	}
 }
 
 // Update handles a message.
@@ -85,10 +88,14 @@ func (s topScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if !s.paused {
 			s.shown = s.latest
 		}
-		return s, s.read(s.interval)
 	case topExamined:
 		if s.drill != nil && s.drill.id == msg.id {
 			s.drill = &topDrill{id: msg.id, lines: examinedLines(msg)}
+		}
+	case topSuspend:
+		if canStop() {
+			s.suspended = true
+			return s, tea.Quit
 		}
 	case tea.KeyPressMsg:
 		return s.press(msg)
@@ -113,7 +120,7 @@ func (s topScreen) press(key tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	case "ctrl+c":
 		return s, tea.Quit
 	case "ctrl+z":
-		return s, tea.Suspend
+		return s, func() tea.Msg { return topSuspend{} }
 	}
 	switch {
 	case s.typing:
@@ -162,10 +169,7 @@ func (s topScreen) pressList(key string) (tea.Model, tea.Cmd) {
 	case "enter":
 		if id := s.chosen(); id != 0 {
 			s.drill = &topDrill{id: id}
-			return s, func() tea.Msg {
-				text, err := s.examine(id)
-				return topExamined{id, text, err}
-			}
+			return s, s.examineRow(id)
 		}
 	default:
 		rows := s.rows()
@@ -280,26 +284,66 @@ func distributionsText(runs []top.Distribution) string {
 // framesPerSecond limits the screen updates, because each frame costs a little even without a change.
 const framesPerSecond = 20
 
-// showTop shows a screen until a key, the context or an error ends it. It restores the terminal.
-func showTop(ctx context.Context, s topScreen) error {
-	var p *tea.Program
-	filter := func(_ tea.Model, msg tea.Msg) tea.Msg {
-		if _, ok := msg.(tea.SuspendMsg); ok {
-			return suspendTop(p)
-		}
-		return msg
-	}
-	p = tea.NewProgram(s, tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond), tea.WithFilter(filter))
+// showTop shows a screen until a key, the context or an error ends it. The terminal is restored afterwards, and while the process is stopped.
+//
+// Each suspension ends one tea.Program and begins another one. A program that releases the terminal and restores it (v2.0.10, v2.1.1) may
+// never draw again: the goroutine that drew before stops the ticker of the one that draws afterwards, if it runs late.
+func showTop(ctx context.Context, s topScreen, source top.Source, interval time.Duration) error {
 	stops := make(chan os.Signal, 1)
 	signal.Notify(stops, syscall.SIGTSTP)
 	defer signal.Stop(stops)
+	readings := make(chan topRead)
+	reading, cancel := context.WithCancel(ctx)
+	var reader sync.WaitGroup
+	reader.Go(func() { readTop(reading, source, interval, readings) })
+	defer reader.Wait()
+	defer cancel()
+	for ctx.Err() == nil {
+		var err error
+		if s, err = s.show(ctx, readings, stops); ctx.Err() != nil { // the terminal may be gone
+			break
+		}
+		if err = errors.Join(err, s.err); err != nil || !s.suspended {
+			return err
+		}
+		s.suspended = false
+		stopProcess()
+	}
+	return nil
+}
+
+// firstInterval limits the first interval, so that the screen is not empty for long.
+const firstInterval = time.Second
+
+// readTop sends a reading at the end of each interval, until the context is done.
+func readTop(ctx context.Context, source top.Source, interval time.Duration, readings chan<- topRead) {
+	for wait := min(interval, firstInterval); ; wait = interval {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		r, err := source.Next()
+		select {
+		case readings <- topRead{r, err}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// show shows the screen until it ends or is suspended, and returns its last state.
+func (s topScreen) show(ctx context.Context, readings <-chan topRead, stops <-chan os.Signal) (topScreen, error) {
+	p := tea.NewProgram(s, tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
 	ended := make(chan struct{})
-	defer close(ended)
-	go func() {
+	var sender sync.WaitGroup
+	sender.Go(func() {
 		for {
 			select {
+			case r := <-readings:
+				p.Send(r)
 			case <-stops:
-				p.Send(tea.SuspendMsg{})
+				p.Send(topSuspend{})
 			case <-ctx.Done():
 				p.Quit()
 				return
@@ -307,34 +351,29 @@ func showTop(ctx context.Context, s topScreen) error {
 				return
 			}
 		}
-	}()
+	})
 	last, err := p.Run()
-	if ctx.Err() != nil { // the terminal may be gone
-		return nil
+	close(ended)
+	sender.Wait()
+	if last, ok := last.(topScreen); ok {
+		s = last
 	}
-	if s, ok := last.(topScreen); ok {
-		err = errors.Join(err, s.err)
-	}
-	return err
+	return s, err
 }
 
-// suspendTop stops the process group until it is continued, and restores the terminal for that time. bubbletea itself sends SIGTSTP, which
-// does not work here for two reasons. Go ignores SIGTSTP for good once it was caught. And bubbletea waits forever where nobody can continue
-// the process: the kernel does not stop a group without a shell by SIGTSTP (setpgid(2), orphaned process group). A session leader's group
-// is such a group, so suspendTop does nothing there.
-func suspendTop(p *tea.Program) tea.Msg {
+// canStop reports whether somebody could continue this process if it stopped. Nobody can continue a session leader's process group: it has
+// no shell with job control (setpgid(2), orphaned process group).
+func canStop() bool {
 	session, _, _ := syscall.Syscall(syscall.SYS_GETSID, 0, 0, 0) // cannot fail for this process
-	if int(session) == syscall.Getpgrp() || p.ReleaseTerminal() != nil {
-		return nil
-	}
+	return int(session) != syscall.Getpgrp()
+}
+
+// stopProcess stops the process group until it is continued. It sends SIGSTOP because Go ignores SIGTSTP for good once it was caught.
+func stopProcess() {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
 	if syscall.Kill(0, syscall.SIGSTOP) == nil {
 		<-continued // needed if another thread was stopped first
 	}
-	if err := p.RestoreTerminal(); err != nil {
-		return topRead{err: fmt.Errorf("restore the screen after the suspension: %w", err)}
-	}
-	return tea.ClearScreen()
 }

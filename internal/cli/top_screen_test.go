@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
@@ -21,7 +20,7 @@ import (
 // topScreenOf returns a screen with a reading.
 func topScreenOf(width, height int) topScreen {
 	r := topReadingOf()
-	return topScreen{interval: 2 * time.Second, width: width, height: height, latest: r, shown: r, columns: topColumnsOf(),
+	return topScreen{width: width, height: height, latest: r, shown: r, columns: topColumnsOf(),
 		examine: func(id uint64) (string, error) { return fmt.Sprintf("BPF program %d\n", id), nil }}
 }
 
@@ -244,8 +243,8 @@ func TestTopEndKeys(t *testing.T) {
 		{"<enter>", "q", tea.QuitMsg{}},
 		{"", "<ctrl+c>", tea.QuitMsg{}},
 		{"/", "<ctrl+c>", tea.QuitMsg{}},
-		{"", "<ctrl+z>", tea.SuspendMsg{}},
-		{"/", "<ctrl+z>", tea.SuspendMsg{}},
+		{"", "<ctrl+z>", topSuspend{}},
+		{"/", "<ctrl+z>", topSuspend{}},
 		{"/", "q", nil},
 	} {
 		_, cmd := press(topScreenOf(80, 24), tt.before).Update(typed(tt.key)[0])
@@ -268,8 +267,8 @@ func TestTopUpdate(t *testing.T) {
 	old, fresh := topScreenOf(80, 24), topReadingOf()
 
 	s, cmd := update(old, topRead{reading: fresh})
-	if s.shown != fresh || s.latest != fresh || cmd == nil {
-		t.Error("a reading is not shown, or is the last")
+	if s.shown != fresh || s.latest != fresh || cmd != nil {
+		t.Error("a reading is not shown, or ends the screen")
 	}
 	s, _ = update(press(old, "<space>"), topRead{reading: fresh})
 	if s.shown != old.shown || s.latest != fresh {
@@ -291,6 +290,13 @@ func TestTopUpdate(t *testing.T) {
 	}
 	if s, _ = update(old, topExamined{id: 8, text: "late"}); s.drill != nil {
 		t.Error("it looks into a program after it was told to go back")
+	}
+	if s.Init() != nil || press(old, "<enter>").Init() != nil {
+		t.Error("it reads details again that it has")
+	}
+	unread, _ := update(old, typed("<enter>")[0])
+	if s, _ = update(unread, unread.Init()()); s.drill.lines == nil {
+		t.Error("it does not read the details that a suspension kept from being read")
 	}
 	moved := press(old, "<down>")
 	gone := topReadingOf()

@@ -92,15 +92,16 @@ func (term *terminal) await(t *testing.T, pattern string) {
 // awaitRaw waits for an escape sequence.
 func (term *terminal) awaitRaw(t *testing.T, sequence string) {
 	t.Helper()
+	var text []byte
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		term.mu.Lock()
-		found := bytes.Contains(term.written.Bytes(), []byte(sequence))
+		text = bytes.Clone(term.written.Bytes())
 		term.mu.Unlock()
-		if found {
+		if bytes.Contains(text, []byte(sequence)) {
 			return
 		}
 	}
-	t.Fatalf("%q was not written", sequence)
+	t.Fatalf("%q was not written: %q", sequence, text)
 }
 
 func (term *terminal) press(t *testing.T, keys string) {

@@ -13,6 +13,7 @@ import (
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/golden"
+	"github.com/bperf/bperf/test/require"
 )
 
 // elsewhere lets a replay find only the symbols in the recording, so that the result is the same on all machines.
@@ -185,6 +186,7 @@ func TestWithoutBranches(t *testing.T) {
 
 // FuzzPrint prints damaged recordings: printing may fail but must not panic.
 func FuzzPrint(f *testing.F) {
+	require.NoKernel(f)
 	for _, name := range []string{"bpf", "callchain", "group", "tracepoint", "pipetracepoint", "regs", "pipe"} {
 		data, err := os.ReadFile(filepath.Join("../../perfdata/testdata", name+".data"))
 		if err != nil {
