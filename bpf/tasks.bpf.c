@@ -18,7 +18,10 @@ const volatile __u32 nr_events = 0;
 const volatile __u64 switch_events = 0;
 const volatile bool by_cgroup = false;
 
-/* The event on a CPU is element event * nr_cpus + CPU. */
+/* The row of each event in the map of events. */
+const volatile __u32 rows[MAX_EVENTS] = {};
+
+/* The event on a CPU is element row * nr_cpus + CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__type(key, __u32);
@@ -119,11 +122,12 @@ static __always_inline int account(bool switches)
 	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
 		__u64 bit = 1ULL << i;
 
-		if (bpf_perf_event_read_value(&events, (__u64)i * nr_cpus + bpf_get_smp_processor_id(), &v, sizeof(v)))
+		if (bpf_perf_event_read_value(&events, (__u64)rows[i] * nr_cpus + bpf_get_smp_processor_id(), &v, sizeof(v)))
 			continue;
 		if (switches && switch_events & bit)
 			v.counter++;
-		if (sum && cpu->seen & bit)
+		/* An event that was enabled for less time than at the last reading is another one: the CPU came online. */
+		if (sum && cpu->seen & bit && v.enabled >= cpu->events[i].enabled)
 			add(&sum->events[i], &v, &cpu->events[i]);
 		cpu->events[i] = v;
 		seen |= bit;

@@ -46,7 +46,7 @@ func Open(config Config) (*Collector, error) {
 		return nil, err
 	}
 	c := &Collector{events: parseEvents(event.Host(), config.Events), duty: config.Duty}
-	if c.counter, err = process.Open(c.events.list, process.ByCgroup); err != nil {
+	if c.counter, err = process.Open(c.events.list, process.ByCgroup, process.Options{Dir: config.Share}); err != nil {
 		return nil, err
 	}
 	for i, at := range c.events.at {
