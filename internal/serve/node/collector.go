@@ -152,6 +152,9 @@ func (c *Collector) read(now time.Time) (*Snapshot, error) {
 	if s.CPUs, err = c.readCPUs(); err != nil {
 		return nil, err
 	}
+	if err := c.counter.Apart(); err != nil {
+		s.NotShared = err.Error()
+	}
 	s.Programs, s.NoPrograms = c.programs.list(), c.programs.reason()
 	s.Self, err = c.self()
 	return s, err
