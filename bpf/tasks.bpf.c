@@ -8,6 +8,7 @@
 #include "namespace.h"
 
 #define MAX_EVENTS 16
+#define MAX_ABOVE 6
 
 const volatile __u32 nr_cpus = 1;
 const volatile __u32 nr_events = 0;
@@ -32,6 +33,7 @@ struct sum {
 	__u64 time; /* ns */
 	__u64 switches;
 	__u8 comm[16];
+	__u64 above[MAX_ABOVE]; /* the cgroups above a cgroup, or itself, from the level below the root */
 	struct bpf_perf_event_value events[MAX_EVENTS];
 };
 
@@ -70,6 +72,15 @@ static __always_inline __u64 process(void)
 
 static const struct sum none;
 
+static __always_inline void set_above(struct sum *sum)
+{
+	int i;
+
+#pragma unroll
+	for (i = 0; i < MAX_ABOVE; i++)
+		sum->above[i] = bpf_get_current_ancestor_cgroup_id(i + 1);
+}
+
 static __always_inline struct sum *sum_of(__u64 key)
 {
 	struct sum *sum = bpf_map_lookup_elem(&sums, &key);
@@ -78,7 +89,9 @@ static __always_inline struct sum *sum_of(__u64 key)
 		return sum;
 	bpf_map_update_elem(&sums, &key, &none, BPF_NOEXIST);
 	sum = bpf_map_lookup_elem(&sums, &key);
-	if (sum && !by_cgroup)
+	if (sum && by_cgroup)
+		set_above(sum);
+	else if (sum)
 		bpf_get_current_comm(sum->comm, sizeof(sum->comm));
 	return sum;
 }

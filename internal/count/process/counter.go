@@ -52,6 +52,10 @@ type Sum struct {
 	Time     time.Duration       // on a CPU
 	Switches uint64              // number of times that one of its tasks left a CPU
 	Readings []perfevent.Reading // of the events, in order; 0 for those that cannot be counted
+
+	// Above has, for a cgroup, the IDs of the cgroups on the way to it, from below the root, at most 6. So a reader can say whose it was
+	// when it is gone already.
+	Above []uint64
 }
 
 // Reading has the counts since the counter was opened.
@@ -344,6 +348,11 @@ func (c *Counter) readSums(r *Reading) error {
 func (c *Counter) sum(id uint64, v *tasksSum) Sum {
 	comm, _, _ := bytes.Cut(v.Comm[:], []byte{0})
 	s := Sum{ID: id, Comm: string(comm), Time: time.Duration(v.Time), Switches: v.Switches, Readings: make([]perfevent.Reading, c.events)}
+	for _, above := range v.Above {
+		if above != 0 && above != id {
+			s.Above = append(s.Above, above)
+		}
+	}
 	for i := range s.Readings {
 		e := &v.Events[i]
 		s.Readings[i] = perfevent.Reading{Value: e.Counter, Enabled: e.Enabled, Running: e.Running}

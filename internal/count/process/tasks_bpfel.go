@@ -32,6 +32,7 @@ type tasksSum struct {
 	Time     uint64
 	Switches uint64
 	Comm     [16]uint8
+	Above    [6]uint64
 	Events   [16]struct {
 		_       structs.HostLayout
 		Counter uint64

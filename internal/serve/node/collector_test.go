@@ -286,24 +286,49 @@ func TestForgets(t *testing.T) {
 	}
 }
 
-// TestUnknown runs a program in a cgroup that is gone before it can be found: its switches are a loss.
-func TestUnknown(t *testing.T) {
+// TestUnseen runs a program in cgroups that are gone before they can be found. In a container's they count for it; otherwise their
+// switches are a loss.
+func TestUnseen(t *testing.T) {
 	pod, id := podDir(t), newID(t, 0)
 	c := start(t, Config{Events: []string{"page-faults:u"}})
+	touch := program.Program{Body: program.Touch, Times: pages}.Write(t)
 	lost := func() uint64 {
 		s := now(t, c)
 		i := slices.IndexFunc(s.Losses, func(l Loss) bool { return l.What == "unknown_cgroup_switches" })
 		return s.Losses[i].Count
 	}
-	before := lost()
-	func() {
+	unseen := func(dir string) {
 		c.mu.Lock() // nobody looks
 		defer c.mu.Unlock()
-		dir := filepath.Join(pod, id)
 		check(t, os.Mkdir(dir, 0o755))
-		run(t, program.Program{Body: program.Touch, Times: pages}.Write(t), dir)
+		run(t, touch, dir)
+		remove(t, dir)
+	}
+	dir := filepath.Join(pod, id)
+	check(t, os.Mkdir(dir, 0o755))
+	run(t, touch, dir)
+	before := lost()
+	once := faults(t, now(t, c), id)
+	for times := range uint64(3) {
+		unseen(filepath.Join(dir, "x"))
+		if got, want := faults(t, now(t, c), id), (times+2)*once; got != want {
+			t.Errorf("%d page faults, want %d", got, want)
+		}
+	}
+	func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		run(t, touch, dir)
+		check(t, os.Mkdir(filepath.Join(dir, "y"), 0o755))
+		run(t, touch, filepath.Join(dir, "y"))
+		remove(t, filepath.Join(dir, "y"))
 		remove(t, dir)
 	}()
+	s := now(t, c)
+	if got, want := faults(t, s, id), 6*once; got != want || !find(s, id).Ended {
+		t.Errorf("gone with a cgroup below: %d page faults, want %d", got, want)
+	}
+	unseen(filepath.Join(filepath.Dir(pod), "z"))
 	if after := lost(); after <= before {
 		t.Errorf("%d switches are lost, before %d", after, before)
 	}
