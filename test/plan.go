@@ -9,7 +9,7 @@ import (
 // This machine runs the tests of all packages.
 var (
 	countPackages = []string{"./internal/perfevent", "./internal/target", "./internal/count/...", "./internal/bpfprog", "./internal/kernel", "./internal/userstack",
-		"./test/e2e", "./test/upstream/..."}
+		"./internal/serve/node", "./test/e2e", "./test/upstream/..."}
 	samplePackages = []string{"./internal/record", "./internal/sample", "./internal/script", "./internal/annotate", "./internal/top"}
 	cliPackages    = []string{"./internal/cli"}
 )
