@@ -44,6 +44,10 @@ func CgroupName(id uint64) (name, dir string, ok bool) {
 	return name, path.Join(c.root, name), ok
 }
 
+// CgroupPath returns the path of the cgroup v2 with an ID, from the root of the hierarchy that is mounted on root. ok is false if it cannot
+// be found, and without CAP_DAC_READ_SEARCH.
+func CgroupPath(root string, id uint64) (name string, ok bool) { return cgroups{root: root}.find(id) }
+
 // path returns the path of a cgroup from the root of the hierarchy, or "cgroup ID" if it cannot be found.
 func (c cgroups) path(id uint64) string {
 	if name, ok := c.find(id); ok {

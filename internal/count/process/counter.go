@@ -38,8 +38,8 @@ const (
 // Elsewhere is the ID of the sum of all processes that are neither in this PID namespace nor in one below it.
 const Elsewhere = 1 << 32
 
-// maxEvents is the maximum number of events, as in tasks.bpf.c.
-const maxEvents = 16
+// MaxEvents is the maximum number of events, as in tasks.bpf.c.
+const MaxEvents = 16
 
 // mostSums is the maximum number of processes or cgroups. Each takes some 500 bytes, even if it is unused.
 const mostSums = 16384
@@ -94,18 +94,26 @@ func open(list event.List, by Key, most uint32) (*Counter, error) {
 // check returns an error for a list that cannot be counted by process or cgroup.
 func check(list event.List) error {
 	events := list.Events()
-	if len(events) > maxEvents {
-		return fmt.Errorf("%d events are too many to count by process or cgroup: %d are possible", len(events), maxEvents)
+	if len(events) > MaxEvents {
+		return fmt.Errorf("%d events are too many to count by process or cgroup: %d are possible", len(events), MaxEvents)
 	}
 	for _, e := range events {
-		switch {
-		case e.Tool != event.ToolNone:
-			return fmt.Errorf("%s is no event of a CPU: it cannot be counted by process or cgroup", e.Name)
-		case e.Uncore:
-			return fmt.Errorf("%s counts for a package or a node: it cannot be counted by process or cgroup", e.Name)
-		case isSoftware(e, perfdata.SoftwareCgroupSwitches):
-			return fmt.Errorf("%s cannot be counted by process or cgroup: the kernel counts it when the next one runs already", e.Name)
+		if err := Check(e); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// Check returns an error for an event that cannot be counted by process or cgroup on any machine. Open returns the same error.
+func Check(e *event.Event) error {
+	switch {
+	case e.Tool != event.ToolNone:
+		return fmt.Errorf("%s is no event of a CPU: it cannot be counted by process or cgroup", e.Name)
+	case e.Uncore:
+		return fmt.Errorf("%s counts for a package or a node: it cannot be counted by process or cgroup", e.Name)
+	case isSoftware(e, perfdata.SoftwareCgroupSwitches):
+		return fmt.Errorf("%s cannot be counted by process or cgroup: the kernel counts it when the next one runs already", e.Name)
 	}
 	return nil
 }
@@ -236,6 +244,24 @@ func (c *Counter) Read() (*Reading, error) {
 		r.ProgramTime += stats.Runtime
 	}
 	return r, nil
+}
+
+// ReadCPUs appends the counts of each CPU since the counter was opened to dst: those of all processes, and those without one. They are
+// readings of the same perf events as the sums.
+func (c *Counter) ReadCPUs(dst []count.Cell) ([]count.Cell, error) { return c.perf.Read(dst) }
+
+// Programs returns the names of the counter's BPF programs by their IDs. They run at each context switch, and at each Read.
+func (c *Counter) Programs() (map[uint32]string, error) {
+	all := make(map[uint32]string)
+	for _, name := range []string{tasksProgOnSwitch, tasksProgBring} {
+		info, err := c.objects.Programs[name].Info()
+		if err != nil {
+			return nil, fmt.Errorf("look up the BPF program %s: %w", name, err)
+		}
+		id, _ := info.ID()
+		all[uint32(id)] = name
+	}
+	return all, nil
 }
 
 // batch is the number of sums that one system call reads.

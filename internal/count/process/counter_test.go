@@ -308,7 +308,7 @@ func TestRefuses(t *testing.T) {
 	for names, want := range map[string]string{
 		"duration_time":   "duration_time is no event of a CPU: it cannot be counted by process or cgroup",
 		"cgroup-switches": "cgroup-switches cannot be counted by process or cgroup: the kernel counts it when the next one runs already",
-		"dummy" + strings.Repeat(",dummy", maxEvents): "17 events are too many to count by process or cgroup: 16 are possible",
+		"dummy" + strings.Repeat(",dummy", MaxEvents): "17 events are too many to count by process or cgroup: 16 are possible",
 	} {
 		if _, err := Open(parse(t, names), ByProcess); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", names, err, want)

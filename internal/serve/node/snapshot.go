@@ -12,12 +12,16 @@ import (
 // Snapshot has the counts since the collector was opened. Nobody may change it.
 type Snapshot struct {
 	Time       time.Time
-	Events     []Event
+	Events     []Event // each once, by name
 	CPUs       []CPU
-	Containers []Container // those that run, and those that ended a short time ago
-	Programs   []Program
-	Losses     []Loss
-	Self       Self
+	Containers []Container // those that run, and those that ended a short time ago; also units of systemd, without an ID
+	Programs   []Program   // those that are loaded
+
+	NoContainers string // why there are none, or why some are missing; "" if they are there
+	NoPrograms   string // why Programs are missing or old; "" if they are there
+
+	Losses []Loss
+	Self   Self
 }
 
 // Event is an event that the collector counts, or that this machine cannot count.
@@ -26,13 +30,14 @@ type Event struct {
 	Reason string // why it is not counted; "" if it is
 }
 
-// CPU has the counts of a CPU.
+// CPU has the counts of a CPU that is or was online.
 type CPU struct {
 	Number   int
-	Readings []perfevent.Reading // by event; those of an event with a reason mean nothing
+	Readings []perfevent.Reading // by event; those of an event with a reason mean nothing; without time enabled, the CPU cannot count the event
 }
 
-// Container has the counts of a container: of its cgroup and all cgroups below it.
+// Container has the counts of a container, or of a unit of systemd: of its cgroup and of the cgroups below it that belong to no other
+// Container. So nothing is counted for two of them.
 type Container struct {
 	container.Name
 	CPUTime  time.Duration
@@ -41,14 +46,17 @@ type Container struct {
 	Ended    bool                // its cgroup is gone
 }
 
-// Program has the statistics of a loaded BPF program.
+// Program has the statistics of a loaded BPF program. Counting runs makes each of them slower, so the kernel counts them only in windows:
+// Runs and Time are those in the windows, and Window is the time of all windows. Rates are Runs/Window and Time/Window.
 type Program struct {
 	ID   uint32
 	Name string
 	Type string
 	Tag  string
-	Runs uint64        // since the collector was opened, as far as the kernel counted them
+	Runs uint64
 	Time time.Duration // of these runs
+
+	Window time.Duration
 }
 
 // Loss is something that the collector could not count.
@@ -61,5 +69,6 @@ type Loss struct {
 type Self struct {
 	CPUTime  time.Duration            // of the process, user and system
 	Memory   uint64                   // resident, in bytes
-	Programs map[string]time.Duration // run time of its own BPF programs, by name, as far as the kernel measured it
+	Programs map[string]time.Duration // run time of its own BPF programs in the windows, by name
+	Window   time.Duration            // time of all windows
 }

@@ -1,0 +1,177 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/bperf/bperf/internal/count/process"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/procfs"
+)
+
+const (
+	fresh = time.Second // age up to which Read returns the last snapshot
+	poll  = time.Second // between looks at which cgroups ran: one that is made and removed between two of them is not known by name
+)
+
+// Collector counts from Open to Close. It is safe for concurrent use.
+type Collector struct {
+	events events
+	duty   Duty
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+
+	mu       sync.Mutex       // guards all below
+	counter  *process.Counter // nil after Close
+	cgroups  *cgroups         // nil if there are no cgroups to count
+	noCgroup string           // why
+	programs programs
+	last     *Snapshot
+	failed   error // of the last look in the background; nil if it succeeded
+}
+
+// Open begins to count. It fails if the machine lets this process count nothing; an event that it cannot count has a reason in
+// the snapshots. It needs what process.Open needs, and CAP_SYS_ADMIN for the statistics of BPF programs.
+func Open(config Config) (*Collector, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Collector{events: parseEvents(event.Host(), config.Events), duty: config.Duty}
+	if c.counter, err = process.Open(c.events.list, process.ByCgroup); err != nil {
+		return nil, err
+	}
+	for i, at := range c.events.at {
+		if err := c.counter.Err(i); err != nil {
+			c.events.all[at].Reason = err.Error()
+		}
+	}
+	c.programs.ownTime = make(map[string]time.Duration)
+	if c.programs.own, err = c.counter.Programs(); err != nil {
+		return nil, errors.Join(err, c.counter.Close())
+	}
+	if c.cgroups, err = openCgroups(config.Dirs, c.counter); err != nil {
+		c.noCgroup = err.Error()
+	}
+	if _, err := c.Read(); err != nil {
+		return nil, errors.Join(err, c.counter.Close())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	c.ended.Go(func() { c.follow(ctx) })
+	c.ended.Go(func() { c.measure(ctx) })
+	return c, nil
+}
+
+// ErrClosed is the error of Read after Close.
+var ErrClosed = errors.New("the collector is closed")
+
+// Read returns the counts up to now, or up to at most a second ago: many readers cost no more than one.
+func (c *Collector) Read() (*Snapshot, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counter == nil {
+		return nil, ErrClosed
+	}
+	now := time.Now()
+	if c.last != nil && now.Sub(c.last.Time) < fresh {
+		return c.last, nil
+	}
+	s, err := c.read(now)
+	if err != nil {
+		return nil, err
+	}
+	c.last = s
+	return s, nil
+}
+
+// Close ends counting. It returns the error of the last look in the background too, if that failed.
+func (c *Collector) Close() error {
+	c.cancel()
+	c.ended.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counter == nil {
+		return nil
+	}
+	err := errors.Join(c.failed, c.counter.Close())
+	c.counter, c.last = nil, nil
+	return err
+}
+
+// follow looks which cgroups ran, so that those that do not exist for long are known by name.
+func (c *Collector) follow(ctx context.Context) {
+	every := time.NewTicker(poll)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-every.C:
+			c.mu.Lock()
+			c.failed = c.look(now)
+			c.mu.Unlock()
+		}
+	}
+}
+
+func (c *Collector) look(now time.Time) error {
+	if c.cgroups == nil {
+		return nil
+	}
+	r, err := c.counter.Read()
+	if err == nil {
+		err = c.cgroups.update(now, r.Sums)
+	}
+	return err
+}
+
+// read reads everything.
+func (c *Collector) read(now time.Time) (*Snapshot, error) {
+	r, err := c.counter.Read()
+	if err != nil {
+		return nil, err
+	}
+	s := &Snapshot{Time: now, Events: c.events.all, NoContainers: c.noCgroup, Losses: []Loss{
+		{"cgroup_switches", r.LostSwitches}, {"cgroup_nanoseconds", uint64(r.LostTime)}}}
+	if c.cgroups != nil {
+		if err := c.cgroups.update(now, r.Sums); err != nil {
+			s.NoContainers = err.Error()
+		}
+		s.Containers = c.cgroups.containers(&c.events)
+		s.Losses = append(s.Losses, c.cgroups.losses()...)
+	}
+	if s.CPUs, err = c.readCPUs(); err != nil {
+		return nil, err
+	}
+	s.Programs, s.NoPrograms = c.programs.list(), c.programs.reason()
+	s.Self, err = c.self()
+	return s, err
+}
+
+// self returns the cost of this process.
+func (c *Collector) self() (Self, error) {
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		return Self{}, fmt.Errorf("read the CPU time of this process: %w", err)
+	}
+	status, err := procfs.ReadStatus(os.DirFS("/proc"), "self")
+	if err != nil {
+		return Self{}, err
+	}
+	kilobytes, err := strconv.ParseUint(strings.TrimSuffix(status.Field("VmRSS"), " kB"), 10, 64)
+	if err != nil {
+		return Self{}, fmt.Errorf("read the memory of this process: VmRSS of /proc/self/status: %w", err)
+	}
+	s := Self{CPUTime: time.Duration(use.Utime.Nano() + use.Stime.Nano()), Memory: kilobytes << 10, Window: c.programs.window}
+	s.Programs = maps.Clone(c.programs.ownTime)
+	return s, nil
+}

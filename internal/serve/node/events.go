@@ -1,0 +1,54 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/bperf/bperf/internal/count/process"
+	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/printable"
+	"github.com/bperf/bperf/perfdata"
+)
+
+// events are the events of a configuration.
+type events struct {
+	all  []Event
+	list event.List // of those that may be counted
+	at   []int      // by event of the list: its index in all
+}
+
+// parseEvents parses the events of a configuration. An event that cannot be counted gets a reason: nodes of a fleet differ, and share a
+// configuration.
+func parseEvents(machine *event.Machine, names []string) events {
+	var e events
+	known := make(map[string]bool)
+	add := func(name string, counted *event.Event, reason string) {
+		if known[name] {
+			return
+		}
+		known[name] = true
+		if reason == "" {
+			e.list = append(e.list, event.Group{Events: []*event.Event{counted}})
+			e.at = append(e.at, len(e.all))
+		}
+		e.all = append(e.all, Event{printable.Text(name), printable.Text(reason)})
+	}
+	for _, name := range names {
+		list, err := machine.Parse(name)
+		if err != nil {
+			add(name, nil, err.Error())
+			continue
+		}
+		for _, one := range list.Events() {
+			reason := ""
+			if err := process.Check(one); err != nil {
+				reason = err.Error()
+			} else if one.Attr.Flags&(perfdata.AttrPinned|perfdata.AttrExclusive) != 0 {
+				reason = one.Name + " would keep others from the counters of the CPU: leave out the modifiers D and e"
+			} else if len(e.list) == process.MaxEvents {
+				reason = fmt.Sprintf("%s is one event too many: %d are possible", one.Name, process.MaxEvents)
+			}
+			add(one.Name, one, reason)
+		}
+	}
+	return e
+}
