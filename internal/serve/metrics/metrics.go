@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/node"
 )
 
@@ -36,12 +37,21 @@ func New(read func() (*node.Snapshot, error), limit int) *Collector {
 }
 
 // containerLabels are the labels of the metrics of containers, in the order of containerNames.
-type containerLabels struct{ id, podUID, namespace, pod, container string }
+type containerLabels struct{ id, podUID, namespace, pod, container, cgroup string }
+
+// labelsOf returns the labels of a container. Only a unit of systemd, which has no ID, is known by its cgroup.
+func labelsOf(n *container.Name) containerLabels {
+	l := containerLabels{label(n.ID), label(n.PodUID), label(n.Namespace), label(n.Pod), label(n.Container), ""}
+	if l.id == "" {
+		l.cgroup = label(n.Path)
+	}
+	return l
+}
 
 // programLabels are the labels of the metrics of BPF programs.
 type programLabels struct{ name, kind, tag string }
 
-var containerNames = []string{"container_id", "pod_uid", "namespace", "pod", "container"}
+var containerNames = []string{"container_id", "pod_uid", "namespace", "pod", "container", "cgroup"}
 
 // desc describes a metric.
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -75,10 +85,15 @@ var (
 
 	eventSupported = desc("bperf_event_supported",
 		"Whether an event of the configuration is counted; if not, the reason.", "event", "reason")
+	featureSupported = desc("bperf_feature_supported",
+		"Whether bperf counts containers, and BPF programs; if not, or not all of them, the reason.", "feature", "reason")
 	lost = desc("bperf_lost_total",
 		"What could not be counted.", "what")
 	seriesLeftOut = desc("bperf_series_left_out_total",
 		"Series that scrapes did not return because of the limit.")
+
+	measured = desc("bperf_bpf_measured_seconds_total",
+		"Time that the kernel counted the runs of BPF programs and measured their time.")
 
 	selfCPU = desc("bperf_self_cpu_seconds_total",
 		"CPU time of bperf itself, user and system.")
@@ -92,7 +107,7 @@ var (
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		containerEvents, containerEnabled, containerRunning, containerCPU, containerSwitches, nodeEvents, nodeEnabled, nodeRunning,
-		programRuns, programTime, eventSupported, lost, seriesLeftOut, selfCPU, selfMemory, selfBPF,
+		programRuns, programTime, measured, eventSupported, featureSupported, lost, seriesLeftOut, selfCPU, selfMemory, selfBPF,
 	} {
 		out <- d
 	}
@@ -111,6 +126,8 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	s.self(snap.Self)
 	s.losses(snap.Losses)
 	events := s.events(snap.Events)
+	s.feature("containers", snap.NoContainers)
+	s.feature("bpf_programs", snap.NoPrograms)
 	s.cpus(snap.CPUs, events)
 	c.exportPrograms(s, snap.Programs)
 	if len(snap.Events) != c.events {
@@ -153,7 +170,7 @@ func (c *Collector) exportContainers(s *scrape, containers []node.Container, eve
 				copy(counts[firstEvent+3*e.index:], []uint64{r.Value, r.Enabled, r.Running})
 			}
 		}
-		c.containers.add(n.Cgroup, containerLabels{label(n.ID), label(n.PodUID), label(n.Namespace), label(n.Pod), label(n.Container)}, counts)
+		c.containers.add(n.Cgroup, labelsOf(&n.Name), counts)
 	}
 	for _, sum := range c.containers.settle() {
 		if s.fits(2 + 3*len(events)) {
@@ -208,6 +225,9 @@ func (s *scrape) self(self node.Self) {
 	if self.Memory > 0 {
 		s.gauge(selfMemory, float64(self.Memory))
 	}
+	if self.Window > 0 {
+		s.counter(measured, self.Window.Seconds())
+	}
 	programs := map[string]time.Duration{}
 	for name, t := range self.Programs {
 		programs[label(name)] += t
@@ -215,6 +235,15 @@ func (s *scrape) self(self node.Self) {
 	for name, t := range programs {
 		s.counter(selfBPF, t.Seconds(), name)
 	}
+}
+
+// feature exports whether something is there; reason says why it is not.
+func (s *scrape) feature(name, reason string) {
+	var supported float64
+	if reason == "" {
+		supported = 1
+	}
+	s.gauge(featureSupported, supported, name, label(reason))
 }
 
 func (s *scrape) losses(losses []node.Loss) {
@@ -261,7 +290,7 @@ func (s *scrape) cpus(cpus []node.CPU, events []event) {
 }
 
 func (s *scrape) container(sum *sum[containerLabels], events []event) {
-	labels := []string{"", sum.labels.id, sum.labels.podUID, sum.labels.namespace, sum.labels.pod, sum.labels.container}
+	labels := []string{"", sum.labels.id, sum.labels.podUID, sum.labels.namespace, sum.labels.pod, sum.labels.container, sum.labels.cgroup}
 	if sum.counts[number] > 0 || sum.counts[duration] > 0 {
 		s.counter(containerCPU, seconds(sum.counts[duration]), labels[1:]...)
 		s.counter(containerSwitches, float64(sum.counts[number]), labels[1:]...)

@@ -76,6 +76,7 @@ func example() *node.Snapshot {
 				CPUTime: 1500 * time.Millisecond, Switches: 12, Readings: []perfevent.Reading{full, shared, {}, {Value: 1, Enabled: 1e9, Running: 1e9}, full},
 			},
 			{Name: container.Name{Cgroup: 8, ID: "hostile\"\\\n\x00\xff\u202e" + strings.Repeat("é", 200)}, CPUTime: time.Second, Switches: 1},
+			{Name: container.Name{Cgroup: 10, Path: "/system.slice/cron.service"}, CPUTime: time.Second, Switches: 2},
 			{Name: container.Name{Cgroup: 9, ID: "idle"}, Readings: make([]perfevent.Reading, 5)},
 		},
 		Programs: []node.Program{
@@ -83,8 +84,9 @@ func example() *node.Snapshot {
 			{ID: 2, Name: "drop", Type: "xdp", Tag: "0123456789abcdef", Runs: 5, Time: time.Millisecond},
 			{ID: 3, Name: "idle", Type: "kprobe", Tag: "aaaaaaaaaaaaaaaa"},
 		},
-		Losses: []node.Loss{{What: "cgroup_switches", Count: 0}, {What: "programs", Count: 3}, {What: "programs", Count: 1}},
-		Self:   node.Self{CPUTime: 250 * time.Millisecond, Memory: 30 << 20, Programs: map[string]time.Duration{"on_switch": time.Microsecond}},
+		NoPrograms: "CAP_SYS_ADMIN is missing",
+		Losses:     []node.Loss{{What: "cgroup_switches", Count: 0}, {What: "programs", Count: 3}, {What: "programs", Count: 1}},
+		Self:       node.Self{CPUTime: 250 * time.Millisecond, Memory: 30 << 20, Programs: map[string]time.Duration{"on_switch": time.Microsecond}, Window: 2 * time.Second},
 	}
 }
 

@@ -26,16 +26,15 @@ var Text string
 
 // Settings are the keys of the file.
 type Settings struct {
-	Listen      []string      `yaml:"listen"`
-	Insecure    bool          `yaml:"insecure"`
-	WebConfig   string        `yaml:"web_config"` // a path, or "" for no file
-	Hosts       []string      `yaml:"hosts"`
-	Roles       Roles         `yaml:"roles"`
-	Events      []string      `yaml:"events"`
-	SeriesLimit int           `yaml:"series_limit"`
-	KeepNames   time.Duration `yaml:"keep_names"`
-	Statistics  Statistics    `yaml:"bpf_statistics"`
-	Log         Log           `yaml:"log"`
+	Listen      []string   `yaml:"listen"`
+	Insecure    bool       `yaml:"insecure"`
+	WebConfig   string     `yaml:"web_config"` // a path, or "" for no file
+	Hosts       []string   `yaml:"hosts"`
+	Roles       Roles      `yaml:"roles"`
+	Events      []string   `yaml:"events"`
+	SeriesLimit int        `yaml:"series_limit"`
+	Statistics  Statistics `yaml:"bpf_statistics"`
+	Log         Log        `yaml:"log"`
 }
 
 // Roles says which client has which roles.
@@ -84,9 +83,8 @@ func (r *RoleSet) UnmarshalYAML(unmarshal func(any) error) error {
 
 // Statistics says when the kernel measures the runs of BPF programs: for On, once in Every.
 type Statistics struct {
-	Enabled bool          `yaml:"enabled"`
-	On      time.Duration `yaml:"on"`
-	Every   time.Duration `yaml:"every"`
+	On    time.Duration `yaml:"on"`
+	Every time.Duration `yaml:"every"`
 }
 
 // Log says what is logged, and how.
@@ -98,7 +96,7 @@ type Log struct {
 }
 
 // maxFile is the limit of a configuration file, in bytes.
-const maxFile = 1 << 20
+const maxFile = 64 << 10
 
 // Default returns the settings without a file.
 func Default() *Settings {
@@ -165,7 +163,6 @@ func readable(err error) error {
 const (
 	maxEvents = 64
 	maxSeries = 1_000_000
-	maxKeep   = 24 * time.Hour
 )
 
 // Check checks the values, and sets Log.Level.
@@ -188,9 +185,6 @@ func (s *Settings) Check() error {
 	}
 	if s.SeriesLimit < 1 || s.SeriesLimit > maxSeries {
 		return fmt.Errorf("series_limit: %d is not between 1 and %d", s.SeriesLimit, maxSeries)
-	}
-	if s.KeepNames < 0 || s.KeepNames > maxKeep {
-		return fmt.Errorf("keep_names: %v is not between 0s and %v", s.KeepNames, maxKeep)
 	}
 	if s.Statistics.On < time.Millisecond || s.Statistics.Every < s.Statistics.On {
 		return fmt.Errorf("bpf_statistics: on must be at least 1ms, and at most every: on is %v, every is %v", s.Statistics.On, s.Statistics.Every)

@@ -51,7 +51,7 @@ listen: ["unix:/run/bperf.sock", "[::1]:0"]
 roles:
   loopback: []
   users: {alice: [read, metrics]}
-keep_names: 90s
+bpf_statistics: {every: 90s}
 log: {level: debug}
 `))
 	if err != nil {
@@ -61,7 +61,7 @@ log: {level: debug}
 	want.Listen = []string{"unix:/run/bperf.sock", "[::1]:0"}
 	want.Roles.Loopback = 0
 	want.Roles.Users = map[string]RoleSet{"alice": Read | Metrics}
-	want.KeepNames = 90 * time.Second
+	want.Statistics.Every = 90 * time.Second
 	want.Log = Log{Level: slog.LevelDebug, Format: "logfmt", LevelName: "debug"}
 	if diff := cmp.Diff(want, s); diff != "" {
 		t.Error(diff)
@@ -84,7 +84,6 @@ func TestParseErrors(t *testing.T) {
 		{"events: ['']", "events: a name is empty"},
 		{"events: [" + strings.Repeat("cycles,", 65) + "]", "events: there are 65: at most 64 are possible"},
 		{"series_limit: 0", "series_limit: 0 is not between 1 and 1000000"},
-		{"keep_names: -1s", "keep_names: -1s is not between 0s and 24h0m0s"},
 		{"bpf_statistics: {on: 2m}", "bpf_statistics: on must be at least 1ms, and at most every: on is 2m0s, every is 1m0s"},
 		{"log: {level: loud}", `log: unknown level "loud": debug, info, warn and error are possible`},
 		{"log: {format: xml}", `log: unknown format "xml": logfmt and json are possible`},
