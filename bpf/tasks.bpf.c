@@ -8,6 +8,7 @@
 #include "namespace.h"
 
 #define MAX_EVENTS 16
+#define MAX_ABOVE 6
 
 const volatile __u32 nr_cpus = 1;
 const volatile __u32 nr_events = 0;
@@ -18,7 +19,10 @@ const volatile __u32 nr_events = 0;
 const volatile __u64 switch_events = 0;
 const volatile bool by_cgroup = false;
 
-/* The event on a CPU is element event * nr_cpus + CPU. */
+/* The row of each event in the map of events. */
+const volatile __u32 rows[MAX_EVENTS] = {};
+
+/* The event on a CPU is element row * nr_cpus + CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__type(key, __u32);
@@ -29,6 +33,7 @@ struct sum {
 	__u64 time; /* ns */
 	__u64 switches;
 	__u8 comm[16];
+	__u64 above[MAX_ABOVE]; /* the cgroups above a cgroup, or itself, from the level below the root */
 	struct bpf_perf_event_value events[MAX_EVENTS];
 };
 
@@ -67,6 +72,15 @@ static __always_inline __u64 process(void)
 
 static const struct sum none;
 
+static __always_inline void set_above(struct sum *sum)
+{
+	int i;
+
+#pragma unroll
+	for (i = 0; i < MAX_ABOVE; i++)
+		sum->above[i] = bpf_get_current_ancestor_cgroup_id(i + 1);
+}
+
 static __always_inline struct sum *sum_of(__u64 key)
 {
 	struct sum *sum = bpf_map_lookup_elem(&sums, &key);
@@ -75,7 +89,9 @@ static __always_inline struct sum *sum_of(__u64 key)
 		return sum;
 	bpf_map_update_elem(&sums, &key, &none, BPF_NOEXIST);
 	sum = bpf_map_lookup_elem(&sums, &key);
-	if (sum && !by_cgroup)
+	if (sum && by_cgroup)
+		set_above(sum);
+	else if (sum)
 		bpf_get_current_comm(sum->comm, sizeof(sum->comm));
 	return sum;
 }
@@ -119,11 +135,12 @@ static __always_inline int account(bool switches)
 	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
 		__u64 bit = 1ULL << i;
 
-		if (bpf_perf_event_read_value(&events, (__u64)i * nr_cpus + bpf_get_smp_processor_id(), &v, sizeof(v)))
+		if (bpf_perf_event_read_value(&events, (__u64)rows[i] * nr_cpus + bpf_get_smp_processor_id(), &v, sizeof(v)))
 			continue;
 		if (switches && switch_events & bit)
 			v.counter++;
-		if (sum && cpu->seen & bit)
+		/* An event that was enabled for less time than at the last reading is another one: the CPU came online. */
+		if (sum && cpu->seen & bit && v.enabled >= cpu->events[i].enabled)
 			add(&sum->events[i], &v, &cpu->events[i]);
 		cpu->events[i] = v;
 		seen |= bit;

@@ -36,7 +36,7 @@ func OpenTasks(by process.Key, list event.List) (*Tasks, error) {
 		t.names = cgroupName
 	}
 	var err error
-	if t.counter, err = process.Open(list, by); err != nil {
+	if t.counter, err = process.Open(list, by, process.Options{}); err != nil {
 		return nil, err
 	}
 	if err := t.begin(); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/direct"
+	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
@@ -51,6 +52,10 @@ type Sum struct {
 	Time     time.Duration       // on a CPU
 	Switches uint64              // number of times that one of its tasks left a CPU
 	Readings []perfevent.Reading // of the events, in order; 0 for those that cannot be counted
+
+	// Above has, for a cgroup, the IDs of the cgroups on the way to it, from below the root, at most 6. So a reader can say whose it was
+	// when it is gone already.
+	Above []uint64
 }
 
 // Reading has the counts since the counter was opened.
@@ -69,23 +74,39 @@ type Reading struct {
 type Counter struct {
 	events  int
 	cpus    []int
-	perf    *direct.Counter
-	array   *ebpf.Map
+	perf    perf
+	array   *ebpf.Map         // of perf
+	rows    [MaxEvents]uint32 // of the events in it
+	own     bool              // perf and array are not shared
+	apart   error             // why they are not, if that was asked for
 	objects *ebpf.Collection
 	link    link.Link
 	keys    []uint64
 	values  []tasksSum
 }
 
-// Open begins to count the events of a list, on each CPU while it is online.
-func Open(list event.List, by Key) (*Counter, error) { return open(list, by, mostSums) }
+// perf has the perf events that the BPF programs read.
+type perf interface {
+	count.Counter
+	Failed() error // of following CPUs that went offline or came online, or nil
+}
 
-func open(list event.List, by Key, most uint32) (*Counter, error) {
+// Options are the options of Open.
+type Options struct {
+	// Dir is the directory in bpffs of the sessions to share perf events with, usually shared.Dir; empty to share none. Without the means to
+	// share, the Counter opens its own events: Apart returns the reason.
+	Dir string
+}
+
+// Open begins to count the events of a list, on each CPU while it is online.
+func Open(list event.List, by Key, o Options) (*Counter, error) { return open(list, by, o, mostSums) }
+
+func open(list event.List, by Key, o Options, most uint32) (*Counter, error) {
 	if err := check(list); err != nil {
 		return nil, err
 	}
 	c := &Counter{events: len(list.Events())}
-	if err := c.open(list, by, most); err != nil {
+	if err := c.open(list, by, o, most); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -122,7 +143,7 @@ func isSoftware(e *event.Event, config uint64) bool {
 	return e.Attr.Type == perfdata.TypeSoftware && e.Attr.Config == config
 }
 
-func (c *Counter) open(list event.List, by Key, most uint32) error {
+func (c *Counter) open(list event.List, by Key, o Options, most uint32) error {
 	machine, err := target.Spec{System: true}.Resolve()
 	if err != nil {
 		return err
@@ -132,21 +153,19 @@ func (c *Counter) open(list event.List, by Key, most uint32) error {
 		return err
 	}
 	c.cpus = slices.Concat(machine.CPUs, offline)
-	if c.perf, err = direct.Open(list, machine, count.Options{LaterCPUs: true}); err != nil {
-		return err
+	var begin func() error
+	if o.Dir != "" {
+		begin, c.apart = c.openShared(list, machine, by, o.Dir)
 	}
-	if c.array, err = direct.NewArray(tasksMapEvents, c.events); err != nil {
-		return explain("create the BPF map "+tasksMapEvents, err)
+	if c.perf == nil {
+		if begin, err = c.openOwn(list, machine); err != nil {
+			return err
+		}
 	}
 	if err := c.load(list, by, most); err != nil {
 		return explain("load the BPF program that counts by "+string(by), err)
 	}
-	// The program adds an element's growth since it last read that element. So before another event takes the element, the program must
-	// run once with the element empty.
-	if err := c.perf.Fill(c.array, c.bringOn); err != nil {
-		return err
-	}
-	if err := c.perf.Enable(); err != nil {
+	if err := errors.Join(begin(), c.perf.Enable()); err != nil {
 		return err
 	}
 	if _, err := c.objects.Programs[tasksProgSetup].Run(&ebpf.RunOptions{Context: [8]byte{}}); err != nil {
@@ -158,6 +177,45 @@ func (c *Counter) open(list event.List, by Key, most uint32) error {
 	}
 	return c.bring() // a task that is on a CPU now counts from now on
 }
+
+// openOwn opens perf events for this counter only. The programs have no events to read until begin.
+func (c *Counter) openOwn(list event.List, machine target.Target) (begin func() error, err error) {
+	own, err := direct.Open(list, machine, count.Options{LaterCPUs: true})
+	if err != nil {
+		return nil, err
+	}
+	c.perf, c.own = own, true
+	if c.array, err = direct.NewArray(tasksMapEvents, c.events); err != nil {
+		return nil, explain("create the BPF map "+tasksMapEvents, err)
+	}
+	for i := range c.events {
+		c.rows[i] = uint32(i)
+	}
+	// The program adds an element's growth since it last read that element. So before another event takes the element, the program must
+	// run once with the element empty.
+	return func() error { return own.Fill(c.array, c.bringOn) }, nil
+}
+
+// openShared opens perf events that this counter shares with other sessions.
+func (c *Counter) openShared(list event.List, machine target.Target, by Key, dir string) (begin func() error, err error) {
+	where := shared.Where{Dir: dir, Unled: true, Target: "each " + string(by)}
+	s, err := shared.Open(where, list, machine, shared.Options{Options: count.Options{LaterCPUs: true}})
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.events {
+		if s.Err(i) == nil {
+			c.rows[i] = uint32(s.Row(i))
+		}
+	}
+	c.perf, c.array = s, s.Array()
+	// When another session has opened the events of a CPU that came online, the program must read them before they have counted as
+	// long as their predecessors: it knows them by that.
+	return func() error { s.AfterCPUs(c.bring); return nil }, nil
+}
+
+// Apart returns why the counter shares no perf events though Options.Dir asked for it, or nil.
+func (c *Counter) Apart() error { return c.apart }
 
 func (c *Counter) load(list event.List, by Key, most uint32) error {
 	spec, err := loadTasks()
@@ -181,6 +239,7 @@ func (c *Counter) load(list event.List, by Key, most uint32) error {
 		kernel.PrepareReads(spec.Programs),
 		spec.Variables[tasksVarNrCpus].Set(uint32(possible)),
 		spec.Variables[tasksVarNrEvents].Set(uint32(c.events)),
+		spec.Variables[tasksVarRows].Set(c.rows),
 		spec.Variables[tasksVarSwitchEvents].Set(switches),
 		spec.Variables[tasksVarByCgroup].Set(by == ByCgroup))
 	if err != nil {
@@ -289,6 +348,11 @@ func (c *Counter) readSums(r *Reading) error {
 func (c *Counter) sum(id uint64, v *tasksSum) Sum {
 	comm, _, _ := bytes.Cut(v.Comm[:], []byte{0})
 	s := Sum{ID: id, Comm: string(comm), Time: time.Duration(v.Time), Switches: v.Switches, Readings: make([]perfevent.Reading, c.events)}
+	for _, above := range v.Above {
+		if above != 0 && above != id {
+			s.Above = append(s.Above, above)
+		}
+	}
 	for i := range s.Readings {
 		e := &v.Events[i]
 		s.Readings[i] = perfevent.Reading{Value: e.Counter, Enabled: e.Enabled, Running: e.Running}
@@ -317,7 +381,7 @@ func (c *Counter) Close() error {
 	if c.objects != nil {
 		c.objects.Close()
 	}
-	if c.array != nil {
+	if c.own && c.array != nil {
 		errs = append(errs, c.array.Close())
 	}
 	return errors.Join(errs...)

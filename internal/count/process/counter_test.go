@@ -14,9 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/keeper"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
@@ -34,9 +36,14 @@ func parse(t *testing.T, names string) event.List {
 
 func start(t *testing.T, names string, by Key, most uint32) *Counter {
 	t.Helper()
+	return startWith(t, names, by, Options{}, most)
+}
+
+func startWith(t *testing.T, names string, by Key, o Options, most uint32) *Counter {
+	t.Helper()
 	require.Root(t)
 	require.Tracefs(t)
-	c, err := open(parse(t, names), by, most)
+	c, err := open(parse(t, names), by, o, most)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,11 +176,122 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// sharing returns the directory in which the sessions of a test share perf events.
+func sharing(t *testing.T) string {
+	t.Helper()
+	require.Root(t)
+	var k keeper.Keeper
+	if err := k.Open(func(string) (io.Closer, error) { return io.NopCloser(nil), nil }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return k.Dir()
+}
+
+// TestShares counts with the perf event of a session that counts one process, and checks that both count its calls.
+func TestShares(t *testing.T) {
+	dir := sharing(t)
+	c := startWith(t, "task-clock,"+getppid, ByProcess, Options{Dir: dir}, mostSums)
+	if err := c.Apart(); err != nil {
+		t.Fatal(err)
+	}
+	pid, finish := waiting(t, program.Program{Body: program.GetPPID, Times: 1000})
+	at, err := target.Spec{PIDs: []int{pid}}.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := shared.Open(shared.Where{Dir: dir}, parse(t, getppid), at, shared.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := other.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	status, err := shared.Examine(shared.Where{Dir: dir}, time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(status.Events) != 2 || len(status.Sessions) != 2 || status.Sessions[0].Target != "each process" {
+		t.Errorf("%+v", status)
+	}
+	for _, e := range status.Events {
+		if want := map[string]int{"task-clock": 1, getppid: 2}[e.Name]; e.Sessions != want {
+			t.Errorf("%d sessions count %s with one perf event for each CPU, want %d", e.Sessions, e.Name, want)
+		}
+	}
+	finish()
+	r := read(t, c)
+	unlessHidden(t, r)
+	cells, err := other.Read(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own := sumOf(r, pid).Readings[1].Value; own != 1000 || cells[0].Value != 1000 {
+		t.Errorf("by process: %d calls, of the process: %d, want 1000", own, cells[0].Value)
+	}
+	testCPUs(t, c)
+}
+
+// TestCPUs counts on each CPU.
+func TestCPUs(t *testing.T) { testCPUs(t, start(t, "task-clock,"+getppid, ByProcess, mostSums)) }
+
+// testCPUs calls on a CPU, and checks that the count of that CPU grows by the number of calls at least.
+func testCPUs(t *testing.T, c *Counter) {
+	t.Helper()
+	of := func() (n uint64) {
+		cells, err := c.ReadCPUs(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cell := range cells {
+			if cell.Event == 1 && cell.CPU == 0 {
+				n += cell.Value
+			}
+		}
+		return n
+	}
+	before := of()
+	if err := perfevent.OnCPU(0, func() error {
+		for range 100 {
+			syscall.Getppid()
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n := of() - before; n < 100 {
+		t.Errorf("CPU 0 counted %d calls, want 100", n)
+	}
+}
+
+// TestApart shares with a directory that is not in bpffs: the counter opens its own events, and gives the reason.
+func TestApart(t *testing.T) {
+	c := startWith(t, getppid, ByProcess, Options{Dir: t.TempDir()}, mostSums)
+	if c.Apart() == nil {
+		t.Error("no reason")
+	}
+	before := read(t, c)
+	unlessHidden(t, before)
+	for range 20 {
+		syscall.Getppid()
+	}
+	if n := sumOf(read(t, c), os.Getpid()).Readings[0].Value - sumOf(before, os.Getpid()).Readings[0].Value; n < 20 {
+		t.Errorf("%d calls, want 20", n)
+	}
+}
+
 // TestCPUComesBack takes a CPU offline and brings it back. Processes call there until one is counted in full; no count is above the number of calls.
 func TestCPUComesBack(t *testing.T) {
 	const times = 1000
 	turn := require.SwitchCPU(t, 1)
-	counters := map[string]*Counter{"before": start(t, getppid, ByProcess, mostSums)}
+	dir := sharing(t)
+	counters := map[string]*Counter{"before": start(t, getppid, ByProcess, mostSums),
+		"to share": startWith(t, getppid, ByProcess, Options{Dir: dir}, mostSums)}
 	call := func(c *Counter) uint64 {
 		t.Helper()
 		var pid int
@@ -197,6 +315,9 @@ func TestCPUComesBack(t *testing.T) {
 		counters["without the CPU"] = start(t, getppid, ByProcess, mostSums)
 		turn("1")
 		for name, c := range counters {
+			if err := c.Apart(); err != nil {
+				t.Fatal(err)
+			}
 			deadline := time.Now().Add(time.Minute)
 			for got := call(c); got != times; got = call(c) {
 				if got > times || time.Now().After(deadline) {
@@ -310,7 +431,7 @@ func TestRefuses(t *testing.T) {
 		"cgroup-switches": "cgroup-switches cannot be counted by process or cgroup: the kernel counts it when the next one runs already",
 		"dummy" + strings.Repeat(",dummy", MaxEvents): "17 events are too many to count by process or cgroup: 16 are possible",
 	} {
-		if _, err := Open(parse(t, names), ByProcess); err == nil || err.Error() != want {
+		if _, err := Open(parse(t, names), ByProcess, Options{}); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", names, err, want)
 		}
 	}

@@ -32,6 +32,7 @@ type tasksSum struct {
 	Time     uint64
 	Switches uint64
 	Comm     [16]uint8
+	Above    [6]uint64
 	Events   [16]struct {
 		_       structs.HostLayout
 		Counter uint64
@@ -54,6 +55,7 @@ const (
 	tasksVarNrCpus       = "nr_cpus"
 	tasksVarNrEvents     = "nr_events"
 	tasksVarReader       = "reader"
+	tasksVarRows         = "rows"
 	tasksVarSwitchEvents = "switch_events"
 )
 
@@ -121,6 +123,7 @@ type tasksVariableSpecs struct {
 	NrCpus       *ebpf.VariableSpec `ebpf:"nr_cpus"`
 	NrEvents     *ebpf.VariableSpec `ebpf:"nr_events"`
 	Reader       *ebpf.VariableSpec `ebpf:"reader"`
+	Rows         *ebpf.VariableSpec `ebpf:"rows"`
 	SwitchEvents *ebpf.VariableSpec `ebpf:"switch_events"`
 }
 
@@ -165,6 +168,7 @@ type tasksVariables struct {
 	NrCpus       *ebpf.Variable `ebpf:"nr_cpus"`
 	NrEvents     *ebpf.Variable `ebpf:"nr_events"`
 	Reader       *ebpf.Variable `ebpf:"reader"`
+	Rows         *ebpf.Variable `ebpf:"rows"`
 	SwitchEvents *ebpf.Variable `ebpf:"switch_events"`
 }
 

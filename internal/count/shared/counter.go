@@ -111,6 +111,13 @@ func (c *Counter) Read(dst []count.Cell) ([]count.Cell, error) {
 // Err returns why an event is not counted, a *count.Unsupported, or nil.
 func (c *Counter) Err(event int) error { return c.events[event].err }
 
+// Failed returns the errors of following CPUs that went offline or came online, or nil. Read returns the same error.
+func (c *Counter) Failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed
+}
+
 // Close ends the session. It closes the perf events that no other session counts.
 func (c *Counter) Close() error {
 	c.mu.Lock()

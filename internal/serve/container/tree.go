@@ -21,7 +21,7 @@ const Keep = 5 * time.Minute
 const (
 	mostCgroups    = 16384 // that a Tree knows
 	mostContainers = 4096  // that a Tree knows, those that ended included
-	mostBelow      = 256   // cgroups of one container, with others below them, that a walk finds; others are found when they run
+	mostBelow      = 256   // cgroups below one container's or service's that a walk finds; others are found when they run
 	mostPath       = 1024  // bytes of Name.Path
 )
 
@@ -57,7 +57,7 @@ type Container struct {
 	Ended time.Time // when Refresh found its cgroup gone; zero while it exists
 
 	path   string // of its cgroup, not cleaned
-	walked int    // cgroups that the present walk has found
+	walked int    // cgroups below its own that the present walk has found
 }
 
 // Removed is a cgroup that does not exist any more.
@@ -182,13 +182,17 @@ func (t *Tree) findAll() error {
 				continue
 			}
 			c.walk = t.walk
+			room := min(mostCgroups-len(next), c.container.room())
 			// A directory without directories has two links. Where file systems do not count links so, it is one.
-			if links == 2 || !c.container.found() {
+			if links == 2 || room <= 0 {
 				continue
 			}
-			below, err := subdirectories(filepath.Join(t.dirs.Cgroups, path), mostCgroups-len(next))
+			below, err := subdirectories(filepath.Join(t.dirs.Cgroups, path), room)
 			if err != nil {
 				continue
+			}
+			if c.container != nil {
+				c.container.walked += len(below)
 			}
 			for _, dir := range below {
 				next = append(next, strings.TrimPrefix(dir, strings.TrimSuffix(t.dirs.Cgroups, "/")))
@@ -199,13 +203,13 @@ func (t *Tree) findAll() error {
 	return nil
 }
 
-// found counts a cgroup of the container that the walk has found. It reports whether the walk goes on below.
-func (c *Container) found() bool {
-	if c == nil {
-		return true
+// room returns how many more cgroups of the container a walk may find. Who may make cgroups in a container or service could make it endless;
+// slices are the system's.
+func (c *Container) room() int {
+	if c == nil || strings.HasSuffix(c.path, ".slice") {
+		return mostCgroups
 	}
-	c.walked++
-	return c.walked < mostBelow
+	return mostBelow - c.walked
 }
 
 // add returns a cgroup that exists, which may be known already. It returns nil if there is no room.

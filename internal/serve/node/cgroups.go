@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/bperf/bperf/internal/count/process"
@@ -27,7 +28,7 @@ type cgroups struct {
 	past    map[*container.Container]*sum   // of cgroups that are gone
 	present map[*container.Container]*sum   // of cgroups that exist
 
-	unknown uint64 // switches of cgroups that were gone before they were found
+	unknown uint64 // switches of cgroups that were gone before they, or one above them, were found
 }
 
 // sum has counts of a container.
@@ -83,8 +84,12 @@ func (g *cgroups) update(now time.Time, sums []process.Sum) error {
 			addTo(g.present, c, s)
 		} else if c, is := g.find(s.ID); is {
 			addTo(g.present, c, s)
-		} else if lists { // no listing will find it
-			g.unknown += s.Switches
+		} else if lists { // it is gone
+			if c := g.above(s, ending); c != nil {
+				addTo(g.past, c, s)
+			} else {
+				g.unknown += s.Switches
+			}
 			errs = append(errs, g.forget(s.ID))
 		}
 	}
@@ -102,6 +107,22 @@ func (g *cgroups) find(cgroup uint64) (*container.Container, bool) {
 		g.unfound[cgroup] = true
 	}
 	return c, ok
+}
+
+// above returns the container that a cgroup belonged to, by the cgroups above it; nil if none of them is known. ending has cgroups that are
+// gone, and were at the last update.
+func (g *cgroups) above(s *process.Sum, ending map[uint64]*container.Container) *container.Container {
+	for _, id := range slices.Backward(s.Above) {
+		for _, gone := range []map[uint64]*container.Container{ending, g.removed} {
+			if c, is := gone[id]; is {
+				return c
+			}
+		}
+		if c, is := g.tree.Of(id); is {
+			return c
+		}
+	}
+	return nil
 }
 
 // addTo adds a cgroup's sum to that of its container, unless that is nil.

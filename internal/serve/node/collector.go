@@ -46,7 +46,7 @@ func Open(config Config) (*Collector, error) {
 		return nil, err
 	}
 	c := &Collector{events: parseEvents(event.Host(), config.Events), duty: config.Duty}
-	if c.counter, err = process.Open(c.events.list, process.ByCgroup); err != nil {
+	if c.counter, err = process.Open(c.events.list, process.ByCgroup, process.Options{Dir: config.Share}); err != nil {
 		return nil, err
 	}
 	for i, at := range c.events.at {
@@ -151,6 +151,9 @@ func (c *Collector) read(now time.Time) (*Snapshot, error) {
 	}
 	if s.CPUs, err = c.readCPUs(); err != nil {
 		return nil, err
+	}
+	if err := c.counter.Apart(); err != nil {
+		s.NotShared = err.Error()
 	}
 	s.Programs, s.NoPrograms = c.programs.list(), c.programs.reason()
 	s.Self, err = c.self()

@@ -2,18 +2,26 @@ package node
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/count/process"
+	"github.com/bperf/bperf/internal/count/shared"
+	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/serve/container"
+	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/keeper"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
@@ -186,5 +194,334 @@ func TestContainer(t *testing.T) {
 	}
 	if len(s.CPUs) == 0 || !slices.ContainsFunc(s.CPUs, func(c CPU) bool { return c.Readings[0].Value > 0 }) {
 		t.Errorf("%+v", s.CPUs)
+	}
+}
+
+// TestChurn makes containers, runs a program in them and removes them. Counts never fall, and those of ended containers stay.
+func TestChurn(t *testing.T) {
+	pod := podDir(t)
+	c := start(t, Config{Events: []string{"page-faults:u"}})
+	touch := program.Program{Body: program.Touch, Times: pages}.Write(t)
+	last := make(map[string]Container)
+	read := func() *Snapshot {
+		t.Helper()
+		s := now(t, c)
+		for _, one := range s.Containers {
+			before := last[one.ID+one.Path]
+			if one.CPUTime < before.CPUTime || one.Switches < before.Switches || before.Readings != nil && one.Readings[0].Value < before.Readings[0].Value {
+				t.Fatalf("counts fell:\n%+v\n%+v", before, one)
+			}
+			last[one.ID+one.Path] = one
+		}
+		return s
+	}
+	var once uint64 // page faults of a run
+	counted := make(map[string]uint64)
+	for i := range 10 {
+		id := newID(t, i)
+		dir := filepath.Join(pod, id)
+		check(t, os.Mkdir(dir, 0o755))
+		for range 1 + i%2 {
+			run(t, touch, dir)
+			counted[id]++
+		}
+		if s := read(); i == 0 {
+			once = faults(t, s, id)
+		}
+		remove(t, dir)
+		if s := read(); !find(s, id).Ended {
+			t.Errorf("%s has not ended", id)
+		}
+		if i == 5 { // it starts again with the same ID, as docker restart does
+			check(t, os.Mkdir(dir, 0o755))
+			run(t, touch, dir)
+			counted[id]++
+			if s := read(); find(s, id).Ended {
+				t.Errorf("%s has ended", id)
+			}
+			remove(t, dir)
+		}
+	}
+	s := read()
+	for id, times := range counted {
+		if got, want := faults(t, s, id), times*once; got != want || want < pages {
+			t.Errorf("%s: %d page faults, want %d", id, got, want)
+		}
+	}
+	read()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, err := c.counter.Read()
+	check(t, err)
+	for _, sum := range r.Sums {
+		if sum.Readings[0].Value == once || sum.Readings[0].Value == 2*once {
+			t.Errorf("the sum of a cgroup that is gone is there still: %+v", sum)
+		}
+	}
+}
+
+// TestForgets lets the time pass for which names are kept.
+func TestForgets(t *testing.T) {
+	pod, id := podDir(t), newID(t, 0)
+	c := start(t, Config{Events: []string{"page-faults:u"}})
+	dir := filepath.Join(pod, id)
+	check(t, os.Mkdir(dir, 0o755))
+	run(t, program.Program{Body: program.Touch, Times: pages}.Write(t), dir)
+	faults(t, now(t, c), id)
+	remove(t, dir)
+	now(t, c)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, err := c.counter.Read()
+	check(t, err)
+	check(t, c.cgroups.update(time.Now().Add(container.Keep-time.Minute), r.Sums))
+	if len(c.cgroups.past) == 0 {
+		t.Error("forgotten too early")
+	}
+	check(t, c.cgroups.update(time.Now().Add(container.Keep+time.Minute), nil))
+	for one := range c.cgroups.past {
+		if one.ID == id {
+			t.Errorf("%+v is known still", one)
+		}
+	}
+}
+
+// TestUnseen runs a program in cgroups that are gone before they can be found. In a container's they count for it; otherwise their
+// switches are a loss.
+func TestUnseen(t *testing.T) {
+	pod, id := podDir(t), newID(t, 0)
+	c := start(t, Config{Events: []string{"page-faults:u"}})
+	touch := program.Program{Body: program.Touch, Times: pages}.Write(t)
+	lost := func() uint64 {
+		s := now(t, c)
+		i := slices.IndexFunc(s.Losses, func(l Loss) bool { return l.What == "unknown_cgroup_switches" })
+		return s.Losses[i].Count
+	}
+	unseen := func(dir string) {
+		c.mu.Lock() // nobody looks
+		defer c.mu.Unlock()
+		check(t, os.Mkdir(dir, 0o755))
+		run(t, touch, dir)
+		remove(t, dir)
+	}
+	dir := filepath.Join(pod, id)
+	check(t, os.Mkdir(dir, 0o755))
+	run(t, touch, dir)
+	before := lost()
+	once := faults(t, now(t, c), id)
+	for times := range uint64(3) {
+		unseen(filepath.Join(dir, "x"))
+		if got, want := faults(t, now(t, c), id), (times+2)*once; got != want {
+			t.Errorf("%d page faults, want %d", got, want)
+		}
+	}
+	func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		run(t, touch, dir)
+		check(t, os.Mkdir(filepath.Join(dir, "y"), 0o755))
+		run(t, touch, filepath.Join(dir, "y"))
+		remove(t, filepath.Join(dir, "y"))
+		remove(t, dir)
+	}()
+	s := now(t, c)
+	if got, want := faults(t, s, id), 6*once; got != want || !find(s, id).Ended {
+		t.Errorf("gone with a cgroup below: %d page faults, want %d", got, want)
+	}
+	unseen(filepath.Join(filepath.Dir(pod), "z"))
+	if after := lost(); after <= before {
+		t.Errorf("%d switches are lost, before %d", after, before)
+	}
+}
+
+// TestSharing counts with the perf events of a session of stat --bpf-counters, and checks that both count the same.
+func TestSharing(t *testing.T) {
+	pod, id := podDir(t), newID(t, 0)
+	var k keeper.Keeper
+	check(t, k.Open(func(string) (io.Closer, error) { return io.NopCloser(nil), nil }))
+	t.Cleanup(func() { check(t, k.Close()) })
+	c := start(t, Config{Events: []string{"page-faults:u", "task-clock"}, Share: k.Dir()})
+	dir := filepath.Join(pod, id)
+	check(t, os.Mkdir(dir, 0o755))
+	t.Cleanup(func() { remove(t, dir) })
+	at, err := target.Spec{System: true, Cgroups: []string{dir}}.Resolve()
+	check(t, err)
+	list, err := event.Host().Parse("page-faults:u")
+	check(t, err)
+	stat, err := shared.Open(shared.Where{Dir: k.Dir()}, list, at, shared.Options{})
+	check(t, err)
+	defer stat.Close()
+	check(t, stat.Enable())
+	run(t, program.Program{Body: program.Touch, Times: pages}.Write(t), dir)
+	s := now(t, c)
+	if s.NotShared != "" {
+		t.Error(s.NotShared)
+	}
+	cells, err := stat.Read(nil)
+	check(t, err)
+	var want uint64
+	for _, cell := range cells {
+		want += cell.Value
+	}
+	if got := faults(t, s, id); got != want || got < pages {
+		t.Errorf("%d page faults, stat counts %d", got, want)
+	}
+	status, err := shared.Examine(shared.Where{Dir: k.Dir()}, time.Millisecond)
+	check(t, err)
+	for _, e := range status.Events {
+		if want := map[string]int{"page-faults:u": 2, "task-clock": 1}[e.Name]; e.Sessions != want {
+			t.Errorf("%d sessions count %s with one perf event for each CPU, want %d", e.Sessions, e.Name, want)
+		}
+	}
+	if len(status.Events) != 2 {
+		t.Errorf("%+v", status.Events)
+	}
+}
+
+// TestPrograms has the kernel count the runs of BPF programs in short windows, while several read.
+func TestPrograms(t *testing.T) {
+	c := start(t, Config{Events: []string{"task-clock"}, Duty: Duty{Every: 20 * time.Millisecond, For: 10 * time.Millisecond}})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for range 100 {
+				if s, err := c.Read(); err != nil || s.Self.Memory == 0 || s.Self.CPUTime == 0 {
+					t.Errorf("%+v, %v", s, err)
+				}
+			}
+		})
+	}
+	readers.Wait()
+	var before *Program
+	eventually(t, "the program at switches has run in several windows", func() bool {
+		s := now(t, c)
+		if s.NoPrograms != "" {
+			return false
+		}
+		i := slices.IndexFunc(s.Programs, func(p Program) bool { return p.Name == "on_switch" && c.programs.own[p.ID] != "" })
+		if i < 0 {
+			t.Fatalf("%+v", s.Programs)
+		}
+		p := &s.Programs[i]
+		if before == nil {
+			before = p
+		}
+		if p.Runs < before.Runs || p.Window < before.Window || p.Time < before.Time {
+			t.Fatalf("counts fell: %+v, %+v", before, p)
+		}
+		return p.Window > before.Window && p.Runs > before.Runs && p.Type == "raw_tracepoint" && p.Tag != "" &&
+			s.Self.Programs["on_switch"] > 0 && s.Self.Window >= p.Window
+	})
+}
+
+// TestCloseLeavesNothing checks the descriptors of this process, and that the kernel frees the BPF programs.
+func TestCloseLeavesNothing(t *testing.T) {
+	require.Root(t)
+	before := kernelFiles(t)
+	c, err := Open(Config{Events: []string{"page-faults", "task-clock"}, Duty: Duty{Every: time.Second, For: time.Second}})
+	check(t, err)
+	if _, err := c.Read(); err != nil {
+		t.Error(err)
+	}
+	if open := kernelFiles(t); len(open) <= len(before) {
+		t.Errorf("a collector holds %v", open)
+	}
+	own := c.programs.own
+	check(t, c.Close())
+	check(t, c.Close())
+	if _, err := c.Read(); err != ErrClosed {
+		t.Error(err)
+	}
+	if left := kernelFiles(t); !slices.Equal(left, before) {
+		t.Errorf("left behind: %v, before: %v", left, before)
+	}
+	eventually(t, "the kernel frees the BPF programs", func() bool {
+		all, err := bpfprog.ReadAll(bpfprog.Detail{})
+		check(t, err)
+		return !slices.ContainsFunc(all, func(p *bpfprog.Program) bool { return own[p.ID] != "" })
+	})
+}
+
+// kernelFiles returns what this process has open of perf events and BPF, sorted.
+func kernelFiles(t testing.TB) (names []string) {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	check(t, err)
+	for _, one := range all {
+		name, err := os.Readlink("/proc/self/fd/" + one.Name())
+		if err == nil && (strings.Contains(name, "perf_event") || strings.Contains(name, "bpf") || strings.Contains(name, "socket")) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestReadIsCached checks that a snapshot of the last second is returned again.
+func TestReadIsCached(t *testing.T) {
+	c := start(t, Config{Events: []string{"task-clock"}})
+	last := &Snapshot{Time: time.Now().Add(time.Hour)} // the test may be slow
+	set := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.last = last
+	}
+	set()
+	if s, err := c.Read(); s != last || err != nil {
+		t.Errorf("%+v, %v", s, err)
+	}
+	last.Time = time.Now().Add(-fresh)
+	set()
+	if s, err := c.Read(); s == last || err != nil {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// TestWithoutCgroups counts the CPUs even where cgroups cannot be read.
+func TestWithoutCgroups(t *testing.T) {
+	c := start(t, Config{Events: []string{"task-clock"}, Dirs: container.Dirs{Cgroups: filepath.Join(t.TempDir(), "none")}})
+	s, err := c.Read()
+	check(t, err)
+	if !strings.Contains(s.NoContainers, "list the cgroups") || s.Containers != nil || len(s.CPUs) == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for _, d := range []Duty{{time.Second, 0}, {0, time.Second}, {time.Second, time.Minute}, {-1, -1}} {
+		if _, err := (Config{Duty: d}).withDefaults(); err == nil {
+			t.Errorf("%+v", d)
+		}
+	}
+	if c, err := (Config{}).withDefaults(); err != nil || c.Duty != defaultDuty {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestParseEvents(t *testing.T) {
+	names := []string{"task-clock", "cpu-clock,page-faults", "{faults,minor-faults}", "task-clock", "cpu-clock:D", "duration_time", "cgroup-switches", "no\x1bsuch"}
+	for i := range process.MaxEvents {
+		names = append(names, "dummy/name=d"+strconv.Itoa(i)+"/")
+	}
+	e := parseEvents(event.Host(), names)
+	var got []string
+	for _, one := range e.all {
+		got = append(got, one.Name+": "+one.Reason)
+	}
+	for i, want := range []string{"task-clock: ", "cpu-clock: ", "page-faults: ", "faults: ", "minor-faults: ",
+		"cpu-clock:D: cpu-clock:D would keep others from the counters of the CPU: leave out the modifiers D and e",
+		"duration_time: duration_time is no event of a CPU", "cgroup-switches: cgroup-switches cannot be counted", "no?such: "} {
+		if !strings.HasPrefix(got[i], want) {
+			t.Errorf("%q, want %q", got[i], want)
+		}
+	}
+	if e.all[8].Reason == "" || strings.Contains(e.all[8].Reason, "\x1b") {
+		t.Errorf("%q", e.all[8].Reason)
+	}
+	if n := len(e.list.Events()); n != process.MaxEvents || len(e.at) != n {
+		t.Errorf("%d events, %v", n, e.at)
+	}
+	if last := e.all[len(e.all)-1]; !strings.Contains(last.Reason, "one event too many: 16 are possible") {
+		t.Errorf("%+v", last)
 	}
 }

@@ -11,6 +11,7 @@ import (
 type Config struct {
 	Events []string       // in perf's syntax, each string one event or a list
 	Dirs   container.Dirs // those of container.FindDirs if empty
+	Share  string         // directory in bpffs of the sessions to share perf events with, usually shared.Dir; empty to share none
 	Duty   Duty           // one second in sixty if zero
 }
 

@@ -19,6 +19,7 @@ type Snapshot struct {
 
 	NoContainers string // why there are none, or why some are missing; "" if they are there
 	NoPrograms   string // why Programs are missing or old; "" if they are there
+	NotShared    string // why the events take counters of their own beside those of other sessions, though Config.Share is set; "" if they do not
 
 	Losses []Loss
 	Self   Self
