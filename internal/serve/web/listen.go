@@ -68,6 +68,14 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
+// CloseWrite ends the stream to the client. Without it, net/http keeps a client that it refused waiting for half a second.
+func (c *conn) CloseWrite() error {
+	if stream, is := c.Conn.(interface{ CloseWrite() error }); is { // TCP and Unix sockets are
+		return stream.CloseWrite()
+	}
+	return nil
+}
+
 // listen opens an address: HOST:PORT or unix:PATH.
 func listen(addr string) (*listener, error) {
 	if path, is := strings.CutPrefix(addr, "unix:"); is {
