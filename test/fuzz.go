@@ -13,7 +13,7 @@ var decoders = []string{"./perfdata:FuzzFile,FuzzPipe", "./perfdata:FuzzRecord",
 	"./internal/symbol", "./internal/symbol/object", "./internal/symbol/dwarf", "./internal/symbol/pclntab", "./internal/symbol/unwind", "./internal/symbol/jit", "./internal/typed", "./internal/config",
 	"./internal/event/eventfile",
 	"./internal/symbol/kernel", "./internal/bpfprog:FuzzTypeName,FuzzAttributes", "./internal/bpfprog/linear", "./internal/bpfprog/disasm", "./internal/record", "./internal/record/snapshot",
-	"./internal/perfevent", "./internal/report", "./internal/serve/container"}
+	"./internal/perfevent", "./internal/report", "./internal/serve/container", "./internal/serve/settings"}
 
 // fuzzJobs returns a job that fuzzes every decoder for the time each, on all CPUs.
 func fuzzJobs(each time.Duration) []job {

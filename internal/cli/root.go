@@ -106,7 +106,7 @@ func addCommands(root *cobra.Command, args []string) {
 		make func() *cobra.Command
 	}{
 		{"stat", newStatCommand}, {"counters", newCountersCommand}, {"record", newRecordCommand}, {"profile", newProfileCommand}, {"report", newReportCommand},
-		{"diff", newDiffCommand}, {"script", newScriptCommand}, {"annotate", newAnnotateCommand}, {"prog", newProgCommand}, {"top", newTopCommand},
+		{"diff", newDiffCommand}, {"script", newScriptCommand}, {"annotate", newAnnotateCommand}, {"prog", newProgCommand}, {"top", newTopCommand}, {"serve", newServeCommand},
 		{"evlist", newEvlistCommand}, {"buildid-list", newBuildIDListCommand},
 		{"list", newListCommand}, {"doctor", newDoctorCommand}, {"config", newConfigCommand}, {"version", newVersionCommand},
 	}

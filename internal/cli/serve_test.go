@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/bperf/bperf/internal/serve/settings"
+	"github.com/bperf/bperf/test/require"
+)
+
+// daemon is bperf serve, which listens on a Unix socket.
+type daemon struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	log    bytes.Buffer
+	client *http.Client
+	ended  chan error
+}
+
+// startServe starts bperf serve with further flags, and waits until it counts.
+func startServe(t *testing.T, args ...string) *daemon {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "bperf.sock")
+	d := &daemon{t: t, ended: make(chan error, 1)}
+	d.cmd = bperf(append([]string{"serve", "--listen", "unix:" + socket, "-e", "page-faults,cpu-migrations"}, args...)...)
+	d.cmd.Stderr = &d.log
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { d.ended <- d.cmd.Wait() }()
+	t.Cleanup(func() { d.cmd.Process.Kill() }) // fails after its end
+	d.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("unix", socket)
+	}}}
+	d.await("/-/ready", "bperf is ready.")
+	return d
+}
+
+// await asks for a path until the answer has this text.
+func (d *daemon) await(path, text string) string {
+	d.t.Helper()
+	for last := ""; ; time.Sleep(10 * time.Millisecond) {
+		select {
+		case err := <-d.ended:
+			d.t.Fatalf("serve ended: %v\n%s", err, d.log.String())
+		case <-d.t.Context().Done():
+			d.t.Fatalf("%s never had %q, but\n%s", path, text, last)
+		default:
+		}
+		response, err := d.client.Get("http://localhost" + path)
+		if err != nil {
+			last = err.Error()
+			continue
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if last = string(body); err == nil && strings.Contains(last, text) {
+			return last
+		}
+	}
+}
+
+// stop sends a signal, waits for the end and returns its error. The log can be read afterwards.
+func (d *daemon) stop(sig syscall.Signal) error {
+	d.t.Helper()
+	if err := d.cmd.Process.Signal(sig); err != nil {
+		d.t.Fatal(err)
+	}
+	return <-d.ended
+}
+
+func TestServe(t *testing.T) {
+	require.Root(t)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		d := startServe(t)
+		d.await("/metrics", `bperf_node_events_total{cpu="0",event="page-faults"}`)
+		d.await("/metrics", `bperf_bpf_program_runs_total{`)
+		d.await("/", "/metrics")
+		if err := d.stop(sig); err != nil {
+			t.Errorf("%v: %v", sig, err)
+		}
+		if log := d.log.String(); !strings.Contains(log, "level=INFO msg=ended") || strings.Contains(log, "level=ERROR") {
+			t.Errorf("%v: the log is\n%s", sig, log)
+		}
+	}
+}
+
+// TestServeReload checks that SIGHUP brings another configuration, and that a bad one changes nothing and says why.
+func TestServeReload(t *testing.T) {
+	require.Root(t)
+	path := filepath.Join(t.TempDir(), "bperf.yml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("series_limit: 1000\n")
+	d := startServe(t, "--config", path)
+	d.await("/metrics", "bperf_series_left_out_total 0\n")
+	reload := func() {
+		t.Helper()
+		if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("series_limit: 1\n")
+	reload()
+	d.await("/metrics", "bperf_series_left_out_total 6")
+	write("series_limit: 1000\nnosuch: 1\n")
+	reload()
+	d.await("/metrics", "bperf_config_last_reload_successful 0\n")
+	if got := d.await("/metrics", "bperf_series_left_out_total"); strings.Contains(got, "bperf_node_events_total{") {
+		t.Errorf("a bad file changed the limit:\n%s", got)
+	}
+	write("bpf_statistics: {on: 1s, every: 2s}\n")
+	reload()
+	d.await("/metrics", "bperf_config_last_reload_successful 1\n")
+	d.await("/metrics", `bperf_node_events_total{cpu="0",event="page-faults"}`)
+	if err := d.stop(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if log := d.log.String(); !strings.Contains(log, path+": line 2: unknown key nosuch") {
+		t.Errorf("the log does not say why a file is bad:\n%s", log)
+	}
+}
+
+// TestServeKilled checks that no BPF program of a daemon that was killed stays.
+func TestServeKilled(t *testing.T) {
+	require.Root(t)
+	d := startServe(t)
+	own := programsOf(t, d.cmd.Process.Pid)
+	if len(own) == 0 {
+		t.Fatal("the daemon has no BPF programs: the test checks nothing")
+	}
+	if err := d.stop(syscall.SIGKILL); err == nil {
+		t.Fatal("the daemon survived SIGKILL")
+	}
+	for _, id := range own {
+		for { // the kernel frees programs after a grace period; the test's time-out ends the loop
+			p, err := ebpf.NewProgramFromID(id)
+			if err != nil {
+				break
+			}
+			p.Close()
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+// programsOf returns the IDs of the BPF programs that a process holds: prog_id in /proc/PID/fdinfo.
+func programsOf(t *testing.T, pid int) []ebpf.ProgramID {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []ebpf.ProgramID
+	for _, file := range files {
+		info, err := os.ReadFile(file)
+		if err != nil {
+			continue // a descriptor that was closed
+		}
+		for line := range strings.Lines(string(info)) {
+			var id ebpf.ProgramID
+			if n, _ := fmt.Sscanf(line, "prog_id: %d", &id); n == 1 {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+func TestServeErrors(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yml")
+	if err := os.WriteFile(bad, []byte("listen:\n  - 127.0.0.1:0\nnosuch: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"--config", bad}, 1, "Error: " + bad + ": line 3: unknown key nosuch"},
+		{[]string{"--listen", "0.0.0.0:0"}, 1, "this needs web_config with TLS"},
+		{[]string{"--listen", "nonsense"}, 1, `listen: "nonsense" is not HOST:PORT or unix:PATH`},
+		{[]string{"--log-level", "loud"}, 1, `log: unknown level "loud"`},
+		{[]string{"--nosuch"}, statusBadOption, "unknown flag: --nosuch"},
+	} {
+		got := runHere(t, append([]string{"serve"}, test.args...)...)
+		if got.status != test.status || !strings.Contains(got.stderr, test.want) {
+			t.Errorf("serve %v: status %d\n%s", test.args, got.status, got.stderr)
+		}
+	}
+	if got := runHere(t, "serve", "--print-config"); got.status != 0 || got.stdout != settings.Text {
+		t.Errorf("--print-config: status %d, output\n%s", got.status, got.stdout)
+	}
+}

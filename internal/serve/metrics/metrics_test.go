@@ -1,0 +1,261 @@
+package metrics
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/serve/container"
+	"github.com/bperf/bperf/internal/serve/node"
+	"github.com/bperf/bperf/test/golden"
+	"github.com/bperf/bperf/test/require"
+)
+
+// exposition returns what a scrape of c returns, in the text format.
+func exposition(t testing.TB, c prometheus.Collector) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	return gather(t, registry)
+}
+
+func gather(t testing.TB, registry *prometheus.Registry) string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+// returning returns a function that returns each snapshot in turn, and then the last one.
+func returning(snaps ...*node.Snapshot) func() (*node.Snapshot, error) {
+	return func() (*node.Snapshot, error) {
+		s := snaps[0]
+		if len(snaps) > 1 {
+			snaps = snaps[1:]
+		}
+		return s, nil
+	}
+}
+
+// example has something of everything.
+func example() *node.Snapshot {
+	full := perfevent.Reading{Value: 3_000_000_000, Enabled: 2e9, Running: 2e9}
+	shared := perfevent.Reading{Value: 40, Enabled: 4e9, Running: 1e9}
+	starved := perfevent.Reading{Enabled: 4e9}
+	return &node.Snapshot{
+		Events: []node.Event{
+			{Name: "cycles"}, {Name: "cache-misses"}, {Name: "nosuch", Reason: "this CPU has no such event\n\x1b[31m"}, {Name: "page-faults"}, {Name: "cycles"},
+		},
+		CPUs: []node.CPU{
+			{Number: 0, Readings: []perfevent.Reading{full, shared, {}, {Enabled: 5e9, Running: 5e9}, full}},
+			{Number: 3, Readings: []perfevent.Reading{full, starved, {}, {}, full}},
+		},
+		Containers: []node.Container{
+			{
+				Name: container.Name{
+					Cgroup: 7, Path: "/kubepods.slice/x", ID: strings.Repeat("ab", 32), PodUID: "d9b2d63d-a233-4123-847a-8fa2fbd4c6a1", Namespace: "shop",
+					Pod: "cart-0", Container: "cart",
+				},
+				CPUTime: 1500 * time.Millisecond, Switches: 12, Readings: []perfevent.Reading{full, shared, {}, {Value: 1, Enabled: 1e9, Running: 1e9}, full},
+			},
+			{Name: container.Name{Cgroup: 8, ID: "hostile\"\\\n\x00\xff\u202e" + strings.Repeat("é", 200)}, CPUTime: time.Second, Switches: 1},
+			{Name: container.Name{Cgroup: 10, Path: "/system.slice/cron.service"}, CPUTime: time.Second, Switches: 2},
+			{Name: container.Name{Cgroup: 9, ID: "idle"}, Readings: make([]perfevent.Reading, 5)},
+		},
+		Programs: []node.Program{
+			{ID: 1, Name: "drop", Type: "xdp", Tag: "0123456789abcdef", Runs: 10, Time: time.Millisecond},
+			{ID: 2, Name: "drop", Type: "xdp", Tag: "0123456789abcdef", Runs: 5, Time: time.Millisecond},
+			{ID: 3, Name: "idle", Type: "kprobe", Tag: "aaaaaaaaaaaaaaaa"},
+		},
+		NoPrograms: "CAP_SYS_ADMIN is missing",
+		Losses:     []node.Loss{{What: "cgroup_switches", Count: 0}, {What: "programs", Count: 3}, {What: "programs", Count: 1}},
+		Self:       node.Self{CPUTime: 250 * time.Millisecond, Memory: 30 << 20, Programs: map[string]time.Duration{"on_switch": time.Microsecond}, Window: 2 * time.Second},
+	}
+}
+
+func TestExposition(t *testing.T) {
+	require.NoKernel(t)
+	got := exposition(t, New(returning(example()), 1000))
+	golden.Compare(t, "testdata/metrics.txt", got)
+	problems, err := promlint.New(strings.NewReader(got)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// TestPromtool checks the metrics with Prometheus' own tool. TestExposition has the same check from client_golang, which needs no promtool.
+func TestPromtool(t *testing.T) {
+	require.NoKernel(t)
+	if _, err := exec.LookPath("promtool"); err != nil {
+		t.Skip("needs promtool, of Debian's package prometheus, which also starts a service: install it by hand")
+	}
+	cmd := exec.Command("promtool", "check", "metrics")
+	cmd.Stdin = strings.NewReader(exposition(t, New(returning(example()), 1000)))
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
+}
+
+func TestReadFails(t *testing.T) {
+	require.NoKernel(t)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(New(func() (*node.Snapshot, error) { return nil, errors.New("the map is gone") }, 1000))
+	if _, err := registry.Gather(); err == nil || !strings.Contains(err.Error(), "read the counts of this node: the map is gone") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestSums checks that sums do not fall when one of several programs of the same name ends, or when a count falls.
+func TestSums(t *testing.T) {
+	require.NoKernel(t)
+	programs := func(p ...node.Program) *node.Snapshot {
+		for i := range p {
+			p[i].Name, p[i].Type, p[i].Tag, p[i].Time = "f", "xdp", "t", time.Duration(p[i].Runs)*time.Second
+		}
+		return &node.Snapshot{Programs: p}
+	}
+	snaps := []*node.Snapshot{
+		programs(node.Program{ID: 1, Runs: 100}, node.Program{ID: 2, Runs: 10}),
+		programs(node.Program{ID: 2, Runs: 15}),
+		programs(node.Program{ID: 2, Runs: 14}, node.Program{ID: 3, Runs: 1}),
+		programs(node.Program{ID: 2, Runs: 16}),
+		programs(),
+		programs(node.Program{ID: 4, Runs: 2}),
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(New(returning(snaps...), 1000))
+	for i, want := range []string{"110", "115", "116", "117", "", "2"} {
+		got := gather(t, registry)
+		for _, metric := range []string{"runs_total", "run_seconds_total"} {
+			line := fmt.Sprintf("bperf_bpf_program_%s{name=\"f\",tag=\"t\",type=\"xdp\"} %s\n", metric, want)
+			if want != "" && !strings.Contains(got, line) || want == "" && strings.Contains(got, metric) {
+				t.Errorf("snapshot %d: no %q in\n%s", i, line, got)
+			}
+		}
+	}
+}
+
+// TestPodBecomesKnown checks a container whose labels change: its counts go with it.
+func TestPodBecomesKnown(t *testing.T) {
+	require.NoKernel(t)
+	before, after := example(), example()
+	before.Containers[0].Pod, before.Containers[0].Namespace = "", ""
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(New(returning(before, after), 1000))
+	gather(t, registry)
+	if got, want := gather(t, registry), exposition(t, New(returning(example()), 1000)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestLimit checks that a scrape has no more series than the limit, that those which were exported first stay, and that the others are counted.
+func TestLimit(t *testing.T) {
+	require.NoKernel(t)
+	first, second := many(3, 1, 1), many(6, 1, 1)
+	for i := range second.Containers {
+		second.Containers[i].Cgroup = uint64(100 - i) // the new ones have smaller numbers
+		second.Containers[i].ID = fmt.Sprint("new", i)
+	}
+	second.Containers = append(second.Containers, first.Containers...)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(New(returning(first, second), 3+4*5+1)) // a CPU, four containers, and one series more
+	if got := gather(t, registry); !strings.Contains(got, "bperf_series_left_out_total 0\n") {
+		t.Errorf("series were left out without need:\n%s", got)
+	}
+	got := gather(t, registry)
+	if n := strings.Count(got, "bperf_container_events_total{"); n != 4 || !strings.Contains(got, "bperf_series_left_out_total 25\n") {
+		t.Errorf("%d containers, want 4, and 25 series left out:\n%s", n, got)
+	}
+	for _, c := range first.Containers {
+		if !strings.Contains(got, c.ID) {
+			t.Errorf("container %s went when others came:\n%s", c.ID, got)
+		}
+	}
+}
+
+// TestChurn checks that nothing is kept of containers and programs that are gone.
+func TestChurn(t *testing.T) {
+	require.NoKernel(t)
+	c := New(nil, 1000)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	for i := range 50 {
+		snap := many(10, 2, 1)
+		for j := range snap.Containers {
+			snap.Containers[j].Cgroup += uint64(100 * i)
+			snap.Containers[j].ID += fmt.Sprint(i)
+		}
+		snap.Programs = []node.Program{{ID: uint32(i), Name: fmt.Sprint(i), Runs: 1}}
+		c.read = returning(snap)
+		gather(t, registry)
+	}
+	if n := len(c.containers.members) + len(c.containers.sums); n != 20 {
+		t.Errorf("%d containers are kept, want 10, with 10 sums", n)
+	}
+	if n := len(c.programs.members) + len(c.programs.sums); n != 2 {
+		t.Errorf("%d programs are kept, want 1, with 1 sum", n)
+	}
+}
+
+// many returns a snapshot of a node with this many containers, events and CPUs.
+func many(containers, events, cpus int) *node.Snapshot {
+	s := &node.Snapshot{Self: node.Self{CPUTime: time.Second}}
+	var readings []perfevent.Reading
+	for i := range events {
+		s.Events = append(s.Events, node.Event{Name: fmt.Sprint("event-", i)})
+		readings = append(readings, perfevent.Reading{Value: 123_456_789_012, Enabled: 3_600_123_456_789, Running: 3_600_123_456_789})
+	}
+	for i := range cpus {
+		s.CPUs = append(s.CPUs, node.CPU{Number: i, Readings: readings})
+	}
+	for i := range containers {
+		s.Containers = append(s.Containers, node.Container{
+			Name: container.Name{
+				Cgroup: uint64(1000 + i), ID: fmt.Sprintf("%064x", i), PodUID: fmt.Sprintf("d9b2d63d-a233-4123-847a-%012x", i), Namespace: "production",
+				Pod: fmt.Sprintf("some-service-6d4cf56db6-%05x", i), Container: "some-service",
+			},
+			CPUTime: time.Hour, Switches: 123_456_789, Readings: readings,
+		})
+	}
+	return s
+}
+
+// maxExposition is the limit of a scrape of 110 containers and 6 events, in bytes.
+const maxExposition = 2 << 20
+
+func TestSize(t *testing.T) {
+	require.NoKernel(t)
+	if n := len(exposition(t, New(returning(many(110, 6, 8)), 20_000))); n > maxExposition {
+		t.Errorf("a scrape of 110 containers and 6 events has %d bytes", n)
+	}
+}
+
+func BenchmarkScrape(b *testing.B) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(New(returning(many(110, 6, 8)), 20_000))
+	var size int
+	for b.Loop() {
+		size = len(gather(b, registry))
+	}
+	b.ReportMetric(float64(size), "B/scrape")
+}

@@ -1,0 +1,58 @@
+package serve
+
+import (
+	_ "embed"
+	"io"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/bperf/bperf/internal/serve/settings"
+	"github.com/bperf/bperf/internal/serve/web"
+)
+
+// page lists what there is to ask for.
+//
+//go:embed page.html
+var page string
+
+// maxScrapes is the limit of scrapes at once: each holds all its series in memory.
+const maxScrapes = 4
+
+// routes returns what the daemon answers.
+func (d *Daemon) routes() []web.Route {
+	return []web.Route{
+		{Pattern: "/{$}", Roles: settings.AnyRole, Handler: text("text/html; charset=utf-8", page)},
+		{Pattern: "/metrics", Roles: settings.Metrics, Limit: maxScrapes, Handler: http.HandlerFunc(d.serveMetrics)},
+		{Pattern: "/-/healthy", Roles: settings.AnyRole, Handler: text("text/plain; charset=utf-8", "bperf is healthy.\n")},
+		{Pattern: "/-/ready", Roles: settings.AnyRole, Handler: d.started(text("text/plain; charset=utf-8", "bperf is ready.\n"))},
+	}
+}
+
+// text returns a handler of a text that never changes.
+func text(kind, content string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		io.WriteString(w, content) // an error means that the client went away
+	})
+}
+
+// started answers with status 503 until counting has begun.
+func (d *Daemon) started(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d.current.Load() == nil {
+			http.Error(w, errStarting.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func (d *Daemon) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	g := d.current.Load()
+	if g == nil {
+		http.Error(w, errStarting.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	promhttp.HandlerFor(g.metrics, d.metricsOptions()).ServeHTTP(w, r)
+}

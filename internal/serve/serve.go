@@ -1,0 +1,261 @@
+// Package serve is the daemon of bperf serve: it counts on this node, and answers those who ask for the counts.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"reflect"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/bperf/bperf/internal/serve/metrics"
+	"github.com/bperf/bperf/internal/serve/node"
+	"github.com/bperf/bperf/internal/serve/settings"
+	"github.com/bperf/bperf/internal/serve/web"
+)
+
+// Config is what the command line says.
+type Config struct {
+	Path    string                   // of the configuration file; empty for none
+	Change  func(*settings.Settings) // replaces what flags set, each time after the file is read
+	Version string                   // of bperf
+	Log     io.Writer
+}
+
+// load reads the settings, with those of flags.
+func (c *Config) load() (*settings.Settings, error) {
+	s, err := settings.Load(c.Path)
+	if err != nil {
+		return nil, err
+	}
+	c.Change(s)
+	return s, s.Check()
+}
+
+// Daemon counts and answers until it is stopped.
+type Daemon struct {
+	config  Config
+	level   *slog.LevelVar
+	log     *slog.Logger
+	server  *web.Server
+	own     *prometheus.Registry // metrics of the daemon itself
+	reloads *reloads
+	current atomic.Pointer[generation] // nil while the daemon starts
+}
+
+// generation is what changes when the configuration is reloaded.
+type generation struct {
+	settings  *settings.Settings
+	collector *node.Collector
+	metrics   prometheus.Gatherer
+}
+
+// New reads the configuration and opens the addresses. Run does the rest.
+func New(config Config) (*Daemon, error) {
+	s, err := config.load()
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{config: config, level: new(slog.LevelVar), own: prometheus.NewRegistry(), reloads: newReloads()}
+	d.level.Set(s.Log.Level)
+	d.log = newLog(config.Log, s.Log.Format, d.level)
+	if d.server, err = web.Listen(s, d.log, d.routes()); err != nil {
+		return nil, err
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "bperf_build_info", Help: "The version of bperf.",
+		ConstLabels: prometheus.Labels{"version": config.Version, "goversion": runtime.Version(), "goarch": runtime.GOARCH},
+	})
+	build.Set(1)
+	d.own.MustRegister(build, d.server.Metrics(), d.reloads.successful, d.reloads.time)
+	return d, nil
+}
+
+func newLog(w io.Writer, format string, level slog.Leveler) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// Addresses returns the addresses that the daemon listens on.
+func (d *Daemon) Addresses() []string { return d.server.Addresses() }
+
+// Run counts and answers until the context ends. It reads the configuration again at each signal of reload. The addresses answer before
+// counting has begun: /-/ready says when it has.
+func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	served := make(chan error, 1)
+	go func() { served <- d.server.Serve(serving) }()
+	err := d.start()
+	if err == nil {
+		err = d.wait(ctx, reload, served, stop)
+	} else {
+		stop()
+		err = errors.Join(err, <-served)
+	}
+	if g := d.current.Load(); g != nil {
+		err = errors.Join(err, g.collector.Close())
+	}
+	d.log.Info("ended")
+	return err
+}
+
+// start begins to count.
+func (d *Daemon) start() error {
+	s, err := d.config.load()
+	if err != nil {
+		return err
+	}
+	collector, err := open(s)
+	if err != nil {
+		return fmt.Errorf("count on this node: %w", err)
+	}
+	d.use(s, collector)
+	d.reloads.succeeded()
+	d.log.Info("counting", "version", d.config.Version, "events", s.Events)
+	return nil
+}
+
+// wait reloads the configuration at signals until the context ends or the server fails.
+func (d *Daemon) wait(ctx context.Context, reload <-chan os.Signal, served <-chan error, stop func()) error {
+	for {
+		select {
+		case <-ctx.Done():
+			d.log.Info("ending", "reason", context.Cause(ctx))
+			stop()
+			return <-served
+		case err := <-served:
+			return err
+		case <-reload:
+			if err := d.Reload(); err != nil {
+				d.reloads.failed()
+				d.log.Error("reload failed: nothing changed", "error", err)
+				continue
+			}
+			d.reloads.succeeded()
+			d.log.Info("reloaded", "config", d.config.Path)
+		}
+	}
+}
+
+// open opens a collector for the settings.
+func open(s *settings.Settings) (*node.Collector, error) {
+	return node.Open(node.Config{Events: s.Events, Duty: node.Duty{For: s.Statistics.On, Every: s.Statistics.Every}})
+}
+
+// use makes the daemon use these settings and this collector.
+func (d *Daemon) use(s *settings.Settings, collector *node.Collector) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics.New(d.Snapshot, s.SeriesLimit))
+	d.current.Store(&generation{s, collector, prometheus.Gatherers{d.own, registry}})
+}
+
+// errStarting is the error of Snapshot until counting has begun.
+var errStarting = errors.New("bperf has not begun to count yet")
+
+// Snapshot returns the current counts.
+func (d *Daemon) Snapshot() (*node.Snapshot, error) {
+	for {
+		g := d.current.Load()
+		if g == nil {
+			return nil, errStarting
+		}
+		snap, err := g.collector.Read()
+		if errors.Is(err, node.ErrClosed) && d.current.Load() != g {
+			continue // a reload replaced the collector
+		}
+		return snap, err
+	}
+}
+
+// Reload reads the configuration again. With an error, nothing has changed.
+func (d *Daemon) Reload() error {
+	s, err := d.config.load()
+	if err != nil {
+		return err
+	}
+	g := d.current.Load()
+	if err := unchangeable(g.settings, s); err != nil {
+		return err
+	}
+	useRoles, err := d.server.Prepare(s)
+	if err != nil {
+		return err
+	}
+	collector := g.collector
+	recount := !slices.Equal(s.Events, g.settings.Events) || s.Statistics != g.settings.Statistics
+	if recount {
+		if collector, err = open(s); err != nil {
+			return fmt.Errorf("count on this node: %w", err)
+		}
+	}
+	useRoles()
+	d.level.Set(s.Log.Level)
+	if recount || s.SeriesLimit != g.settings.SeriesLimit {
+		d.use(s, collector)
+	} else {
+		d.current.Store(&generation{s, collector, g.metrics})
+	}
+	if recount {
+		if err := g.collector.Close(); err != nil {
+			d.log.Warn("close the counters of the old configuration", "error", err)
+		}
+	}
+	return nil
+}
+
+// unchangeable returns an error if a key changed that needs a restart.
+func unchangeable(before, after *settings.Settings) error {
+	for _, key := range []struct {
+		name          string
+		before, after any
+	}{
+		{"listen", before.Listen, after.Listen},
+		{"insecure", before.Insecure, after.Insecure},
+		{"web_config", before.WebConfig, after.WebConfig},
+		{"log.format", before.Log.Format, after.Log.Format},
+	} {
+		if !reflect.DeepEqual(key.before, key.after) {
+			return fmt.Errorf("%s changed from %v to %v: this needs a restart", key.name, key.before, key.after)
+		}
+	}
+	return nil
+}
+
+// reloads are the metrics of reading the configuration. Prometheus and its exporters have the same.
+type reloads struct{ successful, time prometheus.Gauge }
+
+func newReloads() *reloads {
+	return &reloads{
+		prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "bperf_config_last_reload_successful", Help: "Whether the last attempt to read the configuration succeeded.",
+		}),
+		prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "bperf_config_last_reload_success_timestamp_seconds", Help: "When the configuration was last read with success.",
+		}),
+	}
+}
+
+func (r *reloads) succeeded() {
+	r.successful.Set(1)
+	r.time.Set(float64(time.Now().Unix()))
+}
+
+func (r *reloads) failed() { r.successful.Set(0) }
+
+// metricsOptions bound what one scrape takes.
+func (d *Daemon) metricsOptions() promhttp.HandlerOpts {
+	return promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelError), ErrorHandling: promhttp.HTTPErrorOnError}
+}

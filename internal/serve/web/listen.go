@@ -1,0 +1,119 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// reach says who can reach an address.
+type reach int
+
+const (
+	everybody reach = iota
+	loopback        // processes of this machine
+	unixOwner       // processes of the owner of a Unix socket
+)
+
+// maxConnections is the limit of open connections to one address.
+const maxConnections = 256
+
+// listener accepts connections to one address. It closes those above maxConnections at once.
+type listener struct {
+	net.Listener
+	reach    reach
+	open     atomic.Int64
+	tooMany  func() // is called for each connection above the limit
+	readable string // address, for messages
+}
+
+// address is a listener's address that leads back to the listener, whatever wraps it.
+type address struct {
+	net.Addr
+	of *listener
+}
+
+func (l *listener) Addr() net.Addr { return address{l.Listener.Addr(), l} }
+
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.open.Add(1) <= maxConnections {
+			return &conn{Conn: c, of: l}, nil
+		}
+		l.open.Add(-1)
+		c.Close()
+		l.tooMany()
+	}
+}
+
+// conn is a connection that a listener counts until it is closed.
+type conn struct {
+	net.Conn
+	of   *listener
+	once sync.Once
+}
+
+func (c *conn) Close() error {
+	c.once.Do(func() { c.of.open.Add(-1) })
+	return c.Conn.Close()
+}
+
+// CloseWrite ends the stream to the client. Without it, net/http keeps a client that it refused waiting for half a second.
+func (c *conn) CloseWrite() error {
+	if stream, is := c.Conn.(interface{ CloseWrite() error }); is { // TCP and Unix sockets are
+		return stream.CloseWrite()
+	}
+	return nil
+}
+
+// listen opens an address: HOST:PORT or unix:PATH.
+func listen(addr string) (*listener, error) {
+	if path, is := strings.CutPrefix(addr, "unix:"); is {
+		l, err := listenUnix(path)
+		if err != nil {
+			return nil, fmt.Errorf("listen on %s: %w", addr, err)
+		}
+		return &listener{Listener: l, reach: unixOwner, readable: addr}, nil
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	who := everybody
+	if l.Addr().(*net.TCPAddr).IP.IsLoopback() { // and not what a name was resolved to earlier
+		who = loopback
+	}
+	return &listener{Listener: l, reach: who, readable: l.Addr().String()}, nil
+}
+
+// listenUnix makes a socket that only its owner may use. It replaces a socket to which nobody listens, which a killed process left.
+func listenUnix(path string) (net.Listener, error) {
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode()&fs.ModeSocket == 0 {
+			return nil, errors.New("there is another file, which is no socket")
+		}
+		if c, err := net.Dial("unix", path); err == nil {
+			c.Close()
+			return nil, errors.New("another process listens there")
+		} else if !errors.Is(err, syscall.ECONNREFUSED) {
+			return nil, err
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	// bind(2) makes the socket with the permissions that the umask leaves, and others could connect until chmod(2).
+	old := syscall.Umask(0o177)
+	defer syscall.Umask(old)
+	return net.Listen("unix", path)
+}
