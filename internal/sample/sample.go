@@ -129,7 +129,8 @@ const interval = time.Minute
 // soon is the time in which maps should not become full.
 const soon = 2 * time.Second
 
-// Run takes a profile, and returns it when the recording has ended.
+// Run takes a profile, and returns it when the recording has ended. If Config.Record.Done ends it, symbols that are still missing then are not
+// looked up.
 func Run(cfg Config) (Result, error) {
 	if err := cfg.Check(); err != nil {
 		return Result{}, err
@@ -193,7 +194,11 @@ func (s *sampler) run() (result Result, err error) {
 	cfg := s.recording(q)
 	var follower sync.WaitGroup
 	var followErr error
-	follower.Go(func() { result.Profile, result.Stats, followErr = s.follow(q) })
+	follower.Go(func() {
+		defer q.leave()
+		result.Profile, result.Stats, followErr = s.follow(q)
+	})
+	defer s.stopWhenDone()()
 	stop := s.report()
 	began, steal := time.Now(), stolen()
 	recorded, err := record.Run(cfg)
@@ -211,7 +216,7 @@ func (s *sampler) run() (result Result, err error) {
 	follower.Wait()
 	close(followed)
 	result.Result = recorded
-	if err == nil {
+	if err == nil || errors.Is(err, errLeft) {
 		err = followErr
 	}
 	if err != nil {
@@ -237,6 +242,19 @@ func (s *sampler) run() (result Result, err error) {
 		s.maps.addTo(&result.Profile.Losses)
 	}
 	return result, nil
+}
+
+// stopWhenDone makes session.Spec.Done skip the symbols that are still missing, until the returned function is called.
+func (s *sampler) stopWhenDone() (forget func()) {
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-s.cfg.Record.Done:
+			s.cfg.Record.Allowance.Stop()
+		case <-ended:
+		}
+	}()
+	return func() { close(ended) }
 }
 
 // sumClock is the clock of the times in sums.
