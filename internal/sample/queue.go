@@ -51,10 +51,13 @@ func (q *queue) Write(b []byte) (int, error) {
 func (q *queue) Read(b []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.all) == 0 && q.err == nil {
+	for len(q.all) == 0 && q.err == nil && !q.left {
 		q.change.Wait()
 	}
-	if len(q.all) == 0 {
+	switch {
+	case q.left:
+		return 0, io.EOF
+	case len(q.all) == 0:
 		return 0, q.err
 	}
 	n := copy(b, q.all[0])
@@ -77,7 +80,7 @@ func (q *queue) end(err error) {
 	q.change.Broadcast()
 }
 
-// leave makes all calls of Write fail from now on, and drops what was not read.
+// leave makes all calls of Write fail from now on, drops what was not read, and ends a call of Read.
 func (q *queue) leave() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
