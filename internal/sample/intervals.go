@@ -44,6 +44,7 @@ func (s *sampler) complete(p *profile.Profile) error {
 	s.intervals.finished = s.intervals.finished[1:]
 	p.Info.Start, p.Info.Duration = of.start, of.end.Sub(of.start)
 	p.Losses.Add(&of.losses)
+	s.cfg.Record.Allowance.Recover()
 	s.maps.mark(p)
 	return nil
 }

@@ -48,6 +48,10 @@ type Config struct {
 	Every time.Duration                // take a profile for each interval of this length; 0 for a single profile
 	Each  func(*profile.Profile) error // gets each of these profiles when it is complete
 
+	// CgroupPath returns the path of a cgroup by its ID, or "". With it, bperf records no paths of cgroups, and keeps none. nil for the recorded
+	// paths. Calls come from one goroutine.
+	CgroupPath func(id uint64) string
+
 	OffCPU bool // measure how long threads are blocked, as a separate event
 	Wall   bool // like OffCPU, but as part of the first event, whose values must be times in ns
 
@@ -245,7 +249,7 @@ func (s *sampler) recording(q *queue) record.Config {
 	clock := int32(sumClock)
 	cfg.ClockID, cfg.Stream, cfg.NoBuildIDs = &clock, q, true
 	cfg.SampleCPU, cfg.Time = true, true
-	cfg.Cgroups = s.cfg.By.Cgroup || s.maps.hasKey("cgroup")
+	cfg.Cgroups = s.cfg.CgroupPath == nil && s.cfg.By.Cgroup || s.maps.hasKey("cgroup")
 	if s.cfg.By.Stack {
 		cfg.Callchain = record.CallchainFP // for tracepoints
 	}
@@ -416,6 +420,9 @@ func (s *sampler) add(e *entry) error {
 	sum := &s.sum
 	*sum = replay.Sum{Event: int(of.Event), Time: e.First, PID: -1, TID: -1, CPU: -1, Cgroup: of.Cgroup, IP: e.Ip, Kernel: e.stack.kernel, User: e.stack.user,
 		Value: e.sampleSum.Value, Count: e.Count, Interval: uint32(s.intervals.number)}
+	if s.cfg.CgroupPath != nil && by.Cgroup {
+		sum.CgroupPath = s.cfg.CgroupPath(of.Cgroup)
+	}
 	if by.PID {
 		sum.PID, sum.TID = int32(of.Pid), int32(of.Pid)
 	}
