@@ -6,7 +6,7 @@ import "time"
 // take the longest. This machine runs the tests of all packages.
 var (
 	kernelPackages = []string{"./internal/perfevent", "./internal/target", "./internal/count/...", "./internal/bpfprog", "./internal/record", "./internal/sample",
-		"./internal/script", "./internal/annotate", "./internal/top", "./internal/kernel", "./internal/userstack", "./test/e2e", "./test/upstream/..."}
+		"./internal/serve/profiles", "./internal/script", "./internal/annotate", "./internal/top", "./internal/kernel", "./internal/userstack", "./test/e2e", "./test/upstream/..."}
 	cliPackages = []string{"./internal/cli"}
 )
 

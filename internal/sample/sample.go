@@ -292,8 +292,8 @@ func (s *sampler) settled() error {
 // fill up between two checks.
 func (s *sampler) poll() time.Duration {
 	switch {
-	case s.cfg.Every > 0:
-		return 100 * time.Millisecond
+	case s.cfg.Every > 0: // an interval is at most 2 % longer
+		return min(max(s.cfg.Every/50, 100*time.Millisecond), 250*time.Millisecond)
 	case !s.settings.eager, s.settings.waits, s.settings.entries > 0, s.settings.rate == 0, 4*s.settings.rate > defaultSums:
 		return 250 * time.Millisecond
 	}
