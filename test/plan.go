@@ -50,7 +50,7 @@ const lockdownTests = "^(TestLockdown|TestTargets|TestNoFramePointers|TestOffCPU
 // recordings or for longer.
 var racePackages = []string{"./internal/...", "./perfdata"}
 
-const raceSkips = "^TestBothWays$|^TestCommandLines$|^TestPrintsRecordingsOfPackagedPerf$|^TestPrintsFieldsAsPerfDoes$|^TestPrintsHardwareAsPerfDoes$|^TestTruth$|^TestMiniDebugInfoBounds$|^TestPprofHasTheCode$"
+const raceSkips = "^TestBothWays$|^TestCommandLines$|^TestPrintsRecordingsOfPackagedPerf$|^TestPrintsFieldsAsPerfDoes$|^TestPrintsHardwareAsPerfDoes$|^TestTruth$|^TestMiniDebugInfoBounds$|^TestPprofHasTheCode$|^TestChurn$"
 
 // guestCPUTime is the most CPU time that one guest may take.
 const guestCPUTime = 40 * time.Minute

@@ -97,20 +97,27 @@ func (l *load) end(t *testing.T) time.Duration {
 	return l.cmd.ProcessState.UserTime() + l.cmd.ProcessState.SystemTime()
 }
 
-// running runs a Profiler until the end of the test, and returns its windows.
+// running makes a Profiler and runs it.
 func running(t *testing.T, cfg Config) (*Profiler, <-chan *Window, func()) {
 	t.Helper()
 	require.Root(t)
-	windows := make(chan *Window, 10_000)
-	cfg.Each = func(w *Window) { windows <- w }
 	p, err := New(cfg)
 	check(t, err)
+	windows, stop := run(t, p)
+	return p, windows, stop
+}
+
+// run runs a Profiler until stop or the end of the test, and returns its windows.
+func run(t *testing.T, p *Profiler) (_ <-chan *Window, stop func()) {
+	t.Helper()
+	windows := make(chan *Window, 10_000)
+	p.cfg.Each = func(w *Window) { windows <- w }
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { p.Run(ctx) })
-	stop := func() { cancel(); done.Wait() }
+	stop = func() { cancel(); done.Wait() }
 	t.Cleanup(stop)
-	return p, windows, stop
+	return windows, stop
 }
 
 // next returns the next window.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -57,8 +58,9 @@ const symbolMemory = 32 << 20
 
 // Profiler takes the profile without end.
 type Profiler struct {
-	cfg  Config
-	list event.List
+	cfg     Config
+	list    event.List
+	entries uint32 // initial size of the maps in the kernel; 0 for the default
 
 	mu      sync.Mutex // guards the fields below
 	windows []kept     // the oldest first
@@ -85,7 +87,7 @@ func New(cfg Config) (*Profiler, error) {
 	if cfg.Every < time.Second {
 		return nil, fmt.Errorf("profiles of %v: an interval must be at least 1s", cfg.Every)
 	}
-	p := &Profiler{cfg: cfg}
+	p := &Profiler{cfg: cfg, entries: entries(cfg.Frequency, cfg.OffCPU)}
 	if cfg.Events == "" {
 		return p, nil
 	}
@@ -185,7 +187,7 @@ const (
 func (p *Profiler) session(ctx context.Context) (windows int, err error) {
 	known := newNames(p.cfg.Container)
 	cfg := sampling(ctx, p.list, p.cfg.Frequency, known, p.cfg.OffCPU)
-	cfg.Every = p.cfg.Every
+	cfg.Every, cfg.Entries = p.cfg.Every, p.entries
 	cfg.Record.Allowance = allowance.New(symbolMemory)
 	lost := uint64(0)
 	cfg.Each = func(all *profile.Profile) error {
@@ -259,4 +261,21 @@ func sampling(ctx context.Context, list event.List, frequency uint64, known *nam
 	return sample.Config{By: by, Keep: keep, OffCPU: offCPU, CgroupPath: known.path, Replay: replay.Options{NoInline: true},
 		Record: record.Config{Spec: session.Spec{Target: target.Spec{System: true}, Done: ctx.Done(), Notify: func(string) {}},
 			Events: list, Frequency: frequency, Overrides: true, NoIdle: true, Inherit: true}}
+}
+
+// entries returns the initial size of the maps in the kernel: room for the samples of some seconds, whose stacks all differ. The default is for
+// higher frequencies, and for threads that are blocked.
+func entries(frequency uint64, offCPU bool) uint32 {
+	const seconds, least, most = 4, 4 << 10, 32 << 10
+	if offCPU {
+		return 0
+	}
+	n := uint64(least)
+	for n < seconds*frequency*uint64(runtime.NumCPU()) {
+		n *= 2
+	}
+	if n >= most {
+		return 0
+	}
+	return uint32(n)
 }

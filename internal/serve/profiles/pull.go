@@ -187,6 +187,7 @@ func fail(w http.ResponseWriter, err error) {
 func (p *Pull) take(ctx context.Context, asked request) ([]byte, error) {
 	known := newNames(p.cfg.Container)
 	cfg := sampling(ctx, asked.list, asked.frequency, known, asked.list == nil)
+	cfg.Entries = entries(asked.frequency, asked.list == nil)
 	cfg.Record.Timeout, cfg.Record.Allowance = asked.duration, allowance.New(symbolMemory)
 	result, err := sample.Run(cfg)
 	if err != nil {
