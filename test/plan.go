@@ -10,7 +10,7 @@ import (
 var (
 	countPackages = []string{"./internal/perfevent", "./internal/target", "./internal/count/...", "./internal/bpfprog", "./internal/kernel", "./internal/userstack",
 		"./internal/serve/node", "./test/e2e", "./test/upstream/..."}
-	samplePackages = []string{"./internal/record", "./internal/sample", "./internal/script", "./internal/annotate", "./internal/top"}
+	samplePackages = []string{"./internal/record", "./internal/sample", "./internal/serve/profiles", "./internal/script", "./internal/annotate", "./internal/top"}
 	cliPackages    = []string{"./internal/cli"}
 )
 
@@ -54,7 +54,7 @@ const lockdownTests = "^(TestLockdown|TestTargets|TestNoFramePointers|TestOffCPU
 var racePackages = []string{"./internal/...", "./perfdata"}
 
 const raceSkips = "(BesidePerf|LikePerf|AsPerf|AsPerfDoes|OfPackagedPerf)$|" +
-	"^Test(BothWays|CommandLines|Truth|MiniDebugInfoBounds|PprofHasTheCode)$"
+	"^Test(BothWays|CommandLines|Truth|MiniDebugInfoBounds|PprofHasTheCode|Churn)$"
 
 // guestCPUTime is the most CPU time that one guest may take.
 const guestCPUTime = 40 * time.Minute

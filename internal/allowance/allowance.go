@@ -76,6 +76,19 @@ func (a *Allowance) End() {
 	}
 }
 
+// Recover raises the time limit of the next file again, after a while without such files: a run that takes months would otherwise end with
+// the least limit. Each call doubles it, up to that of the first file.
+func (a *Allowance) Recover() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.isEnding {
+		a.patience = min(2*a.patience, patience)
+	}
+}
+
 // Stop gives up all running calls and refuses new ones.
 func (a *Allowance) Stop() {
 	a.End()

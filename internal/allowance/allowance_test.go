@@ -104,3 +104,25 @@ func TestTake(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRecover has a run without end, in which files once took too long.
+func TestRecover(t *testing.T) {
+	a := New(0)
+	for range 20 {
+		a.giveUp()
+	}
+	if a.current() != leastPatience {
+		t.Errorf("after 20 slow files the limit is %v", a.current())
+	}
+	for range 20 {
+		a.Recover()
+	}
+	if a.current() != patience {
+		t.Errorf("the limit stays at %v", a.current())
+	}
+	a.End()
+	a.Recover()
+	if a.current() != patienceAtEnd {
+		t.Errorf("after the end the limit is %v", a.current())
+	}
+}

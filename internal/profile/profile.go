@@ -78,24 +78,6 @@ type Event struct {
 	Value   uint64 // the sum of their values
 }
 
-// Losses counts the data that is missing from the samples. The sums of the events do not include it.
-type Losses struct {
-	Records   uint64 // records of any type that the kernel had no room for
-	Samples   uint64 // samples that are known to be lost; an exact number
-	Filtered  uint64 // samples that a BPF filter of the event dropped on purpose
-	Truncated uint64 // stacks that were cut; the profile has the part that was recorded
-	Reasons   []Loss // other losses, in the producer's words
-
-	// MissedEstimate estimates the number of additional samples that were due but not taken. It comes from the events' own counts.
-	MissedEstimate uint64
-}
-
-// Loss is a number of samples that are missing for a reason.
-type Loss struct {
-	Reason  string // for the user, including how to fix it
-	Samples uint64
-}
-
 // Module is a file that code was mapped from, or a name that stands for one, such as "[kernel.kallsyms]".
 type Module struct {
 	Path    StringID // as the process mapped it

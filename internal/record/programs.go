@@ -31,10 +31,9 @@ type programs struct {
 	mu     sync.Mutex // guards the fields below; held long while a file is written
 	infos  map[uint32]*linear.Info
 	btfs   map[uint32]linear.BTF
-	named  map[uint32]bool // IDs of infos that writeNames has written
-	bytes  int             // size of infos and btfs
-	failed []string        // errors of programs that could not be fetched
-	most   bool            // mostBytes was reached
+	bytes  int      // size of infos and btfs
+	failed []string // errors of programs that could not be fetched
+	most   bool     // mostBytes was reached
 }
 
 // mostBytes limits the memory of the programs that are kept.
@@ -42,7 +41,7 @@ const mostBytes = 512 << 20
 
 // watchPrograms starts to fetch programs.
 func watchPrograms() (*programs, error) {
-	p := &programs{infos: make(map[uint32]*linear.Info), btfs: make(map[uint32]linear.BTF), named: make(map[uint32]bool)}
+	p := &programs{infos: make(map[uint32]*linear.Info), btfs: make(map[uint32]linear.BTF)}
 	var err error
 	if p.loads, err = bpfprog.WatchLoads(p.read, func(records uint64) { p.lost.Add(records) }); err != nil {
 		return nil, err
@@ -215,7 +214,7 @@ func (p *programs) pipe(set func(perfdata.FeatureID, perfdata.FeatureValue) erro
 }
 
 // writeNames writes the programs that were fetched since the last call to a pipe, without their code, so that readers of the stream know
-// which program a function belongs to.
+// which program a function belongs to. It then drops them: nobody asks for their code, and a session can see programs come for months.
 func (p *programs) writeNames(set func(perfdata.FeatureID, perfdata.FeatureValue) error) error {
 	if p == nil {
 		return nil
@@ -223,16 +222,15 @@ func (p *programs) writeNames(set func(perfdata.FeatureID, perfdata.FeatureValue
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(p.infos)) {
-		if p.named[id] {
-			continue
-		}
-		p.named[id] = true
 		info := *p.infos[id]
 		info.JITed, info.Lines, info.JITedLines = nil, nil, nil
 		if err := set(perfdata.FeatureBPFProgInfo, perfdata.Opaque(linear.AppendPrograms(nil, binary.LittleEndian, []*linear.Info{&info}))); err != nil {
 			return err
 		}
 	}
+	clear(p.infos)
+	clear(p.btfs)
+	p.bytes = 0
 	return nil
 }
 

@@ -101,9 +101,12 @@ func moduleName(file string) string {
 	return "[" + strings.ReplaceAll(base, "-", "_") + "]"
 }
 
+// mostParts is the maximum number of parts of a file whose mappings are kept. Linkers make one or a few.
+const mostParts = 256
+
 // addCode records where code of a file is mapped, unless a mapping of the same part of the file is known.
 func (d *DSO) addCode(m *mapping) {
-	if !slices.ContainsFunc(d.code, func(c profile.Mapping) bool { return m.Offset >= c.Offset && m.Offset-c.Offset < c.End-c.Start }) {
+	if len(d.code) < mostParts && !slices.ContainsFunc(d.code, func(c profile.Mapping) bool { return m.Offset >= c.Offset && m.Offset-c.Offset < c.End-c.Start }) {
 		d.code = append(d.code, profile.Mapping{Start: m.Start, End: m.End, Offset: m.Offset})
 	}
 }

@@ -8,13 +8,15 @@ import (
 )
 
 // Intervals makes a profile of each interval of a recording of sums, and calls each with it when the interval has ended. Intervals are
-// numbered from 0. The state of ended processes, and of code that was not sampled, is kept for one more interval.
+// numbered from 0, and each profile has its own losses. The state of ended processes, and of code that was not sampled, is kept for one more interval.
 func (r *Replay) Intervals(keep profile.Keys, each func(*profile.Profile) error) error {
 	all := intervals{replay: r, keep: keep, fillers: map[uint32]*filler{}}
 	next := uint32(0)
 	handOver := func(end uint32) error {
 		for ; next < end; next++ {
-			if err := each(all.take(next).finish()); err != nil {
+			p := all.take(next).finish()
+			all.lose(&p.Losses)
+			if err := each(p); err != nil {
 				return err
 			}
 			all.forget()
@@ -32,6 +34,7 @@ type intervals struct {
 	replay *Replay
 	keep   profile.Keys
 	parts  []map[uint32]*part // one map for each goroutine
+	lost   profile.Losses     // until the last interval that was handed over
 
 	mu      sync.Mutex
 	fillers map[uint32]*filler
@@ -72,6 +75,15 @@ func (v *intervals) take(interval uint32) *filler {
 		delete(parts, interval)
 	}
 	return f
+}
+
+// lose makes the losses since the start of the recording those of an interval. The reasons are of the interval already.
+func (v *intervals) lose(l *profile.Losses) {
+	reasons := l.Reasons
+	l.Reasons = nil
+	all := *l
+	*l, v.lost = all.Since(&v.lost), all
+	l.Reasons = reasons
 }
 
 // forget drops the state that neither the ended interval nor the next one uses. No handler may be running.

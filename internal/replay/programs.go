@@ -18,6 +18,7 @@ type programs struct {
 	at    map[uint64]uint32     // IDs by the address of a function
 	types map[uint32]linear.BTF // by ID
 	err   error                 // first error: why some programs are missing
+	idle  map[uint32]bool       // IDs without mapped code at the last call of forget
 }
 
 func newPrograms() programs {
@@ -48,6 +49,28 @@ func (p *programs) add(id perfdata.FeatureID, section []byte) {
 	if p.err == nil {
 		p.err = err
 	}
+}
+
+// forget drops the programs of which no code is mapped now, and none was at the previous call: the description of a program comes before its
+// code is mapped.
+func (p *programs) forget(mapped func(id uint32) bool) {
+	idle := map[uint32]bool{}
+	for id, info := range p.byID {
+		switch {
+		case mapped(id):
+		case !p.idle[id]:
+			idle[id] = true
+		default:
+			delete(p.byID, id)
+			delete(p.types, info.BTF)
+			for _, addr := range info.Addresses {
+				if p.at[addr] == id {
+					delete(p.at, addr)
+				}
+			}
+		}
+	}
+	p.idle = idle
 }
 
 // Programs returns the BPF programs that the recording describes, by ID. Those in a pipe are complete when Run has returned. Parts of a

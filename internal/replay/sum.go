@@ -22,6 +22,7 @@ type Sum struct {
 	Value        uint64   // the sum of the periods
 	Interval     uint32   // interval of the samples, from 0
 	Comm         string   // thread name; empty for the one in the recording
+	CgroupPath   string   // empty for the one in the recording
 	Tags         []SumTag
 }
 
@@ -136,7 +137,7 @@ func (q *sumQueue) sum(of *pendingSum, record *perfdata.Record, s *perfdata.Samp
 	t := r.machine.thread(of.PID, of.TID)
 	t.process.load(of.Time)
 	item := r.item(record, s, t)
-	item.sum, item.interval = &of.Sum, of.Interval
+	item.sum, item.interval, item.Cgroup = &of.Sum, of.Interval, cmp.Or(of.CgroupPath, item.Cgroup)
 	return r.sample(item, items)
 }
 

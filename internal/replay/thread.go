@@ -129,7 +129,7 @@ func (m *machine) forgetThreads() {
 	}
 }
 
-// forgetDSOs drops the files and the code that no followed process has mapped.
+// forgetDSOs drops the files and the code that no followed process has mapped, and BPF programs that are unloaded.
 func (m *machine) forgetDSOs() {
 	used := map[*DSO]bool{m.image.dso: true}
 	all := map[*addressSpace]bool{m.kernel: true}
@@ -148,4 +148,11 @@ func (m *machine) forgetDSOs() {
 		delete(m.byKey, key)
 		d.close()
 	}
+	programs := map[uint32]bool{}
+	for d := range used {
+		if d != nil && d.Program != 0 {
+			programs[d.Program] = true
+		}
+	}
+	m.programs.forget(func(id uint32) bool { return programs[id] })
 }

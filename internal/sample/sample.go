@@ -48,6 +48,10 @@ type Config struct {
 	Every time.Duration                // take a profile for each interval of this length; 0 for a single profile
 	Each  func(*profile.Profile) error // gets each of these profiles when it is complete
 
+	// CgroupPath returns the path of a cgroup by its ID, or "". With it, bperf records no paths of cgroups, and keeps none. nil for the recorded
+	// paths. Calls come from one goroutine.
+	CgroupPath func(id uint64) string
+
 	OffCPU bool // measure how long threads are blocked, as a separate event
 	Wall   bool // like OffCPU, but as part of the first event, whose values must be times in ns
 
@@ -93,24 +97,6 @@ type sampler struct {
 	room      room
 }
 
-// intervals are the times at which profiles begin and end.
-type intervals struct {
-	opened time.Time
-	ends   []time.Time // ends of the finished intervals
-	settle bool        // sums of an ended interval still wait to be ordered with records of the same time
-}
-
-// start returns when the current interval began.
-func (i *intervals) start() time.Time {
-	if n := len(i.ends); n > 0 {
-		return i.ends[n-1]
-	}
-	return i.opened
-}
-
-// current returns the index of the current interval.
-func (i *intervals) current() int { return len(i.ends) }
-
 // still are the threads that are blocked at the end.
 type still struct {
 	threads uint64
@@ -129,7 +115,8 @@ const interval = time.Minute
 // soon is the time in which maps should not become full.
 const soon = 2 * time.Second
 
-// Run takes a profile, and returns it when the recording has ended.
+// Run takes a profile, and returns it when the recording has ended. If Config.Record.Done ends it, symbols that are still missing then are not
+// looked up.
 func Run(cfg Config) (Result, error) {
 	if err := cfg.Check(); err != nil {
 		return Result{}, err
@@ -154,7 +141,7 @@ func Run(cfg Config) (Result, error) {
 		return Result{}, err
 	}
 	events := len(filters)
-	s := &sampler{cfg: cfg, began: time.Now(), intervals: intervals{opened: time.Now()}, counted: make([]record.OwnCount, events)}
+	s := &sampler{cfg: cfg, began: time.Now(), intervals: intervals{current: bounds{start: time.Now()}}, counted: make([]record.OwnCount, events)}
 	s.maps, s.detach = programMaps{all: programs.Profiles()}, programs.Detach
 	isSummed := func(e *event.Event) bool { return e.Tracepoint == "" }
 	if cfg.Every > 0 && !cfg.OffCPU && len(s.maps.all) == 0 && !slices.ContainsFunc(cfg.Record.Events.Events(), isSummed) {
@@ -194,6 +181,7 @@ func (s *sampler) run() (result Result, err error) {
 	var follower sync.WaitGroup
 	var followErr error
 	follower.Go(func() { result.Profile, result.Stats, followErr = s.follow(q) })
+	defer s.stopWhenDone()()
 	stop := s.report()
 	began, steal := time.Now(), stolen()
 	recorded, err := record.Run(cfg)
@@ -211,7 +199,7 @@ func (s *sampler) run() (result Result, err error) {
 	follower.Wait()
 	close(followed)
 	result.Result = recorded
-	if err == nil {
+	if err == nil || errors.Is(err, errLeft) {
 		err = followErr
 	}
 	if err != nil {
@@ -239,6 +227,19 @@ func (s *sampler) run() (result Result, err error) {
 	return result, nil
 }
 
+// stopWhenDone makes session.Spec.Done skip the symbols that are still missing, until the returned function is called.
+func (s *sampler) stopWhenDone() (forget func()) {
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-s.cfg.Record.Done:
+			s.cfg.Record.Allowance.Stop()
+		case <-ended:
+		}
+	}()
+	return func() { close(ended) }
+}
+
 // sumClock is the clock of the times in sums.
 const sumClock = perfdata.ClockMonotonic
 
@@ -248,7 +249,7 @@ func (s *sampler) recording(q *queue) record.Config {
 	clock := int32(sumClock)
 	cfg.ClockID, cfg.Stream, cfg.NoBuildIDs = &clock, q, true
 	cfg.SampleCPU, cfg.Time = true, true
-	cfg.Cgroups = s.cfg.By.Cgroup || s.maps.hasKey("cgroup")
+	cfg.Cgroups = s.cfg.CgroupPath == nil && s.cfg.By.Cgroup || s.maps.hasKey("cgroup")
 	if s.cfg.By.Stack {
 		cfg.Callchain = record.CallchainFP // for tracepoints
 	}
@@ -291,8 +292,8 @@ func (s *sampler) settled() error {
 // fill up between two checks.
 func (s *sampler) poll() time.Duration {
 	switch {
-	case s.cfg.Every > 0:
-		return 100 * time.Millisecond
+	case s.cfg.Every > 0: // an interval is at most 2 % longer
+		return min(max(s.cfg.Every/50, 100*time.Millisecond), 250*time.Millisecond)
 	case !s.settings.eager, s.settings.waits, s.settings.entries > 0, s.settings.rate == 0, 4*s.settings.rate > defaultSums:
 		return 250 * time.Millisecond
 	}
@@ -319,7 +320,7 @@ func (s *sampler) due() bool {
 
 // over reports whether the interval is over.
 func (s *sampler) over() bool {
-	return s.cfg.Every > 0 && time.Since(s.intervals.start()) >= s.cfg.Every
+	return s.cfg.Every > 0 && time.Since(s.intervals.current.start) >= s.cfg.Every
 }
 
 func (s *sampler) read(end bool) error {
@@ -362,7 +363,7 @@ func (s *sampler) read(end bool) error {
 		s.detach()
 	}
 	if end || over {
-		if err := s.maps.read(s.intervals.current(), end, s.sums); err != nil {
+		if err := s.maps.read(s.intervals.number, end, s.sums); err != nil {
 			return err
 		}
 	}
@@ -372,7 +373,11 @@ func (s *sampler) read(end bool) error {
 	if !over {
 		return nil
 	}
-	s.intervals.ends, s.intervals.settle = append(s.intervals.ends, s.began), true
+	losses, err := s.losses()
+	if err != nil {
+		return err
+	}
+	s.intervals.finish(s.began, losses)
 	return s.mark()
 }
 
@@ -382,7 +387,7 @@ func (s *sampler) mark() error {
 	if err != nil {
 		return err
 	}
-	s.sums.Add(&replay.Sum{Time: now, Interval: uint32(s.intervals.current())})
+	s.sums.Add(&replay.Sum{Time: now, Interval: uint32(s.intervals.number)})
 	return nil
 }
 
@@ -414,7 +419,10 @@ func (s *sampler) add(e *entry) error {
 	of := &e.Subject
 	sum := &s.sum
 	*sum = replay.Sum{Event: int(of.Event), Time: e.First, PID: -1, TID: -1, CPU: -1, Cgroup: of.Cgroup, IP: e.Ip, Kernel: e.stack.kernel, User: e.stack.user,
-		Value: e.sampleSum.Value, Count: e.Count, Interval: uint32(s.intervals.current())}
+		Value: e.sampleSum.Value, Count: e.Count, Interval: uint32(s.intervals.number)}
+	if s.cfg.CgroupPath != nil && by.Cgroup {
+		sum.CgroupPath = s.cfg.CgroupPath(of.Cgroup)
+	}
 	if by.PID {
 		sum.PID, sum.TID = int32(of.Pid), int32(of.Pid)
 	}
@@ -533,38 +541,24 @@ func state(bits uint32) string {
 // count stores an event's own count.
 func (s *sampler) count(event int, own record.OwnCount) { s.counted[event] = own }
 
-// bounds returns the start of an interval, and its length so far.
-func (s *sampler) bounds(n int) (time.Time, time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := &s.intervals
-	start, end := i.opened, time.Now()
-	if n > 0 {
-		start = i.ends[n-1]
-	}
-	if n < len(i.ends) {
-		end = i.ends[n]
-	}
-	return start, end.Sub(start)
-}
-
 // follow builds the profile from the stream of the recording, as it comes.
 func (s *sampler) follow(q *queue) (*profile.Profile, replay.Stats, error) {
+	defer q.leave()
 	reader, err := perfdata.NewPipeReader(q)
 	if err != nil {
 		return nil, replay.Stats{}, err
 	}
 	defer func() { _ = reader.Close() }() // opened for reading only
+	defer q.leave()                       // the reader may wait for more
 	options := s.cfg.Replay
 	options.Sums, options.Functions, options.KernelSymbol, options.Allowance = s.sums, s.cfg.Functions, s.counter.symbol, s.cfg.Record.Allowance
 	r := replay.New(reader, options)
 	defer r.Close()
 	if s.cfg.Every > 0 {
-		n := 0
 		err := r.Intervals(s.cfg.Keep, func(p *profile.Profile) error {
-			p.Info.Start, p.Info.Duration = s.bounds(n)
-			s.maps.mark(p)
-			n++
+			if err := s.complete(p); err != nil {
+				return err
+			}
 			return s.cfg.Each(p)
 		})
 		return nil, r.Stats(), err

@@ -127,17 +127,7 @@ func (s *sampler) totals() (Totals, error) {
 		t.Unwinding = s.counter.tables.Stats().String()
 	}
 	for i, c := range all {
-		t.Samples += c.Samples
-		t.Idle += c.Idle
-		t.Filtered += c.Filtered
-		t.NoRoom += c.NoSum
-		t.NoStack += c.NoStack
-		t.Collisions += c.Collisions
-		t.Truncated += c.Truncated
-		for end, n := range c.Cut {
-			t.Cut[end] += n
-		}
-		t.Value += c.Value
+		t.add(&c)
 		if i == s.settings.events { // blocked threads
 			continue
 		}
@@ -157,6 +147,21 @@ func (s *sampler) totals() (Totals, error) {
 		t.OffCPU, err = s.offCPU(&all[s.settings.events])
 	}
 	return t, err
+}
+
+// add adds the counts of an event.
+func (t *Totals) add(c *sampleCounts) {
+	t.Samples += c.Samples
+	t.Idle += c.Idle
+	t.Filtered += c.Filtered
+	t.NoRoom += c.NoSum
+	t.NoStack += c.NoStack
+	t.Collisions += c.Collisions
+	t.Truncated += c.Truncated
+	for end, n := range c.Cut {
+		t.Cut[end] += n
+	}
+	t.Value += c.Value
 }
 
 // addTo adds the losses.

@@ -22,6 +22,7 @@ type Spec struct {
 	Timeout       time.Duration    // the session ends after it; 0 for no limit
 	Control       *control.Channel // nil without one
 	Signals       <-chan os.Signal // each signal ends the session
+	Done          <-chan struct{}  // closing it ends the session; nil for none
 
 	Notify func(string) // receives lines for the user: "Events enabled", warnings
 }
@@ -130,6 +131,8 @@ func (s *Session) Wait(m *Measurement) error {
 			s.exited = nil
 			return nil
 		case s.Signal = <-s.Signals:
+			return nil
+		case <-s.Done:
 			return nil
 		case <-timeout:
 			s.TimedOut = true

@@ -47,6 +47,8 @@ func TestWait(t *testing.T) {
 	broken := errors.New("broken")
 	interrupted := make(chan os.Signal, 1)
 	interrupted <- os.Interrupt
+	done := make(chan struct{})
+	close(done)
 	ticks := 0
 	for _, tt := range []struct {
 		name   string
@@ -58,6 +60,7 @@ func TestWait(t *testing.T) {
 	}{
 		{name: "timeout", spec: Spec{Timeout: time.Nanosecond}, check: func(s *Session) bool { return s.TimedOut }},
 		{name: "signal", spec: Spec{Signals: interrupted}, check: func(s *Session) bool { return s.Signal == os.Interrupt && !s.TimedOut }},
+		{name: "done", spec: Spec{Done: done}, check: func(s *Session) bool { return s.Signal == nil && !s.TimedOut }},
 		{name: "control", spec: Spec{Control: controlled(t, "enable", "ping", "disable", "stop")},
 			want: []string{"enable", "Events enabled", "disable", "Events disabled"}},
 		{name: "delay", spec: Spec{Delay: time.Nanosecond}, adjust: func(f *fake, s *Session, m *Measurement) {

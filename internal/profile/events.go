@@ -1,0 +1,25 @@
+package profile
+
+// RemoveEvents removes the events that unwanted selects and that have no samples.
+func (p *Profile) RemoveEvents(unwanted func(*Event) bool) {
+	numbers := make([]int, len(p.Events)) // of the events that stay
+	var stay []Event
+	for i := range p.Events {
+		numbers[i] = len(stay)
+		if e := &p.Events[i]; e.Samples > 0 || !unwanted(e) {
+			stay = append(stay, *e)
+		}
+	}
+	if len(stay) == len(p.Events) {
+		return
+	}
+	for i := range stay {
+		stay[i].Leader = numbers[stay[i].Leader]
+	}
+	before := p.samples.all
+	p.Events, p.samples = stay, samples{}
+	for _, s := range before {
+		s.Event = uint32(numbers[s.Event])
+		p.samples.add(s)
+	}
+}

@@ -1,0 +1,252 @@
+package profiles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/serve/container"
+	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/require"
+)
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pod is a cgroup that looks like a container.
+type pod struct {
+	container.Name
+	dir string
+}
+
+// pods makes cgroups, and the function that finds them.
+func pods(t *testing.T, names ...string) (all []pod, find func(uint64) (container.Name, bool)) {
+	t.Helper()
+	root, err := target.Spec{System: true, Cgroups: []string{"/"}}.Resolve()
+	check(t, err)
+	byID := map[uint64]container.Name{}
+	for i, name := range names {
+		dir, err := os.MkdirTemp(root.Cgroups[0].Path, "bperf-profiles-")
+		check(t, err)
+		t.Cleanup(func() {
+			for errors.Is(os.Remove(dir), syscall.EBUSY) { // until its processes have ended
+				runtime.Gosched()
+			}
+		})
+		info, err := os.Stat(dir)
+		check(t, err)
+		id := info.Sys().(*syscall.Stat_t).Ino
+		n := container.Name{Cgroup: id, Path: "/" + filepath.Base(dir), ID: strings.Repeat(fmt.Sprintf("%02x", 0xa0+i), 32), PodUID: "uid-" + name,
+			Namespace: "tests", Pod: name, Container: "main"}
+		byID[id] = n
+		all = append(all, pod{n, dir})
+	}
+	return all, func(id uint64) (container.Name, bool) {
+		n, ok := byID[id]
+		return n, ok
+	}
+}
+
+// load is a process of a pod that uses CPU time.
+type load struct {
+	cmd   *exec.Cmd
+	start func()
+}
+
+// newLoad returns a process in the pod. It uses this CPU time after start.
+func (p *pod) newLoad(t *testing.T, spend time.Duration) *load {
+	t.Helper()
+	self, err := os.Executable()
+	check(t, err)
+	dir, err := os.Open(p.dir)
+	check(t, err)
+	defer dir.Close()
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), loadVariable+"="+spend.String(), "GOMAXPROCS=1")
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	stdin, err := cmd.StdinPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	return &load{cmd, func() {
+		_, err := stdin.Write([]byte("x"))
+		check(t, err)
+	}}
+}
+
+// end waits for the end of a load and returns the CPU time that it has used.
+func (l *load) end(t *testing.T) time.Duration {
+	t.Helper()
+	check(t, l.cmd.Wait())
+	return l.cmd.ProcessState.UserTime() + l.cmd.ProcessState.SystemTime()
+}
+
+// running makes a Profiler and runs it.
+func running(t *testing.T, cfg Config) (*Profiler, <-chan *Window, func()) {
+	t.Helper()
+	require.Root(t)
+	p, err := New(cfg)
+	check(t, err)
+	windows, stop := run(t, p)
+	return p, windows, stop
+}
+
+// run runs a Profiler until stop or the end of the test, and returns its windows.
+func run(t *testing.T, p *Profiler) (_ <-chan *Window, stop func()) {
+	t.Helper()
+	windows := make(chan *Window, 10_000)
+	p.cfg.Each = func(w *Window) { windows <- w }
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { p.Run(ctx) })
+	stop = func() { cancel(); done.Wait() }
+	t.Cleanup(stop)
+	return windows, stop
+}
+
+// next returns the next window.
+func next(t *testing.T, p *Profiler, windows <-chan *Window) *Window {
+	t.Helper()
+	for {
+		select {
+		case w := <-windows:
+			return w
+		case <-time.After(time.Second):
+			if err := p.Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// byFunction returns the values of samples of an event by function.
+func byFunction(p *profile.Profile, event uint32) (of map[string]uint64, all uint64) {
+	of = map[string]uint64{}
+	for _, s := range p.Samples() {
+		if s.Event == event {
+			f := p.Functions.At(p.Frames()[s.Leaf].Function)
+			name := p.Strings.At(f.Name)
+			of[name[strings.LastIndex(name, ".")+1:]] += s.Value
+			all += s.Value
+		}
+	}
+	return of, all
+}
+
+// near checks a share.
+func near(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 0.02 {
+		t.Errorf("%s: the share is %.2f %%, want %.2f %%", what, 100*got, 100*want)
+	}
+}
+
+// TestTruth profiles two pods in windows. They have the shares of the CPU time that the kernel says they have used, and within a pod a
+// function has three times the share of another one.
+func TestTruth(t *testing.T) {
+	require.Root(t)
+	all, find := pods(t, "large", "small")
+	p, windows, stop := running(t, Config{Frequency: 1999, Every: time.Second, Container: find})
+	next(t, p, windows)
+	loads := []*load{all[0].newLoad(t, 3*time.Second), all[1].newLoad(t, time.Second)}
+	for _, l := range loads {
+		l.start()
+	}
+	var used [2]float64
+	for i, l := range loads {
+		used[i] = float64(l.end(t))
+	}
+	ended := time.Now()
+	var values [2]uint64
+	filtered := uint64(0)
+	functions := map[string]uint64{}
+	for end := (time.Time{}); end.Before(ended); {
+		w := next(t, p, windows)
+		end = w.End()
+		samples := uint64(0)
+		for _, part := range w.Parts {
+			of, sum := byFunction(part.Profile, 0)
+			samples += part.Profile.Events[0].Samples
+			for i := range all {
+				if part.Name == all[i].Name {
+					values[i] += sum
+					for name, value := range of {
+						functions[name] += value
+					}
+				}
+			}
+		}
+		if whole := w.Profile.Events[0].Samples; samples != whole {
+			t.Errorf("the parts have %d samples, the window has %d", samples, whole)
+		}
+		_, sum := byFunction(w.Of(Filter{Pod: "small", Namespace: "tests"}), 0)
+		filtered += sum
+	}
+	stop()
+	sum := float64(values[0] + values[1])
+	t.Logf("%v used, %v sampled, %v", used, values, functions)
+	if filtered != values[1] {
+		t.Errorf("the filter selects %d of %d", filtered, values[1])
+	}
+	near(t, "the small pod", float64(values[1])/sum, used[1]/(used[0]+used[1]))
+	near(t, "onePart", float64(functions["onePart"])/float64(functions["onePart"]+functions["threeParts"]), 0.25)
+	if used := used[0] + used[1]; math.Abs(sum/used-1) > 0.1 { // timers of virtual machines can be late
+		t.Errorf("the pods have used %v, and %v was sampled", time.Duration(used), time.Duration(sum))
+	}
+}
+
+// TestNothingIsLeft compares the descriptors of BPF programs, maps and perf events of this process before and after a session.
+func TestNothingIsLeft(t *testing.T) {
+	require.Root(t)
+	before := state(t)
+	p, windows, stop := running(t, Config{Events: DefaultEvent, Every: time.Second, OffCPU: true})
+	w := next(t, p, windows)
+	if got := state(t); got.programs == before.programs || len(w.Profile.Events) != 2 {
+		t.Errorf("while it runs: %+v, %+v", got, w.Profile.Events)
+	}
+	stop()
+	if got := state(t); got != before {
+		t.Errorf("left: %+v, before %+v", got, before)
+	}
+}
+
+// left is what a session could leave.
+type left struct {
+	programs, all int
+}
+
+// state counts the descriptors of BPF programs, and those of all BPF objects and perf events.
+func state(t *testing.T) (s left) {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	check(t, err)
+	for _, f := range files {
+		to, err := os.Readlink("/proc/self/fd/" + f.Name())
+		if err != nil {
+			continue // the directory itself
+		}
+		if strings.Contains(to, "bpf") || strings.Contains(to, "perf_event") {
+			s.all++
+		}
+		if strings.Contains(to, "bpf-prog") {
+			s.programs++
+		}
+	}
+	return s
+}
