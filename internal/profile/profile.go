@@ -6,7 +6,12 @@
 // that a profile keeps; the others do not distinguish samples. A Profile belongs to one goroutine at a time.
 package profile
 
-import "time"
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Identifiers are positions in the tables of one Profile. In all of them, 0 means none.
 type (
@@ -78,6 +83,28 @@ type Event struct {
 	Value   uint64 // the sum of their values
 }
 
+// CPUTime is the name of CPU time in Go's own profiles, and in pprof's. It does not say which clock measured it.
+const CPUTime = "cpu"
+
+// IsCPUTime reports whether the event counts CPU time.
+func (e Event) IsCPUTime() bool {
+	return e.Unit == "ns" && (e.Name == CPUTime || strings.HasPrefix(e.Name, "cpu-clock") || strings.HasPrefix(e.Name, "task-clock"))
+}
+
+// UnitName returns the unit of the values as pprof and OTLP write it: "nanoseconds", "count", "bytes".
+func (e Event) UnitName() string {
+	switch e.Unit {
+	case "ns":
+		return "nanoseconds"
+	case "":
+		return "count"
+	}
+	return e.Unit
+}
+
+// MeanPeriod returns the number of events between samples: the one that was asked for, or else the mean of the samples; 0 without samples.
+func (e Event) MeanPeriod() uint64 { return cmp.Or(e.Period, e.Value/max(1, e.Samples)) }
+
 // Losses counts the data that is missing from the samples. The sums of the events do not include it.
 type Losses struct {
 	Records   uint64 // records of any type that the kernel had no room for
@@ -88,6 +115,20 @@ type Losses struct {
 
 	// MissedEstimate estimates the number of additional samples that were due but not taken. It comes from the events' own counts.
 	MissedEstimate uint64
+}
+
+// Notes describes for the user which samples are missing, one note for each kind of loss.
+func (l *Losses) Notes() (notes []string) {
+	if l.Samples > 0 {
+		notes = append(notes, fmt.Sprintf("lost samples: %d", l.Samples))
+	}
+	if l.MissedEstimate > 0 {
+		notes = append(notes, fmt.Sprintf("missed samples (estimate): about %d", l.MissedEstimate))
+	}
+	for _, r := range l.Reasons {
+		notes = append(notes, fmt.Sprintf("missing samples: %d: %s", r.Samples, r.Reason))
+	}
+	return notes
 }
 
 // Loss is a number of samples that are missing for a reason.
@@ -174,6 +215,18 @@ func (f *Frame) CodeAddress() uint64 {
 		return f.Address - 1
 	}
 	return f.Address
+}
+
+// Mapping returns the mapping that contains a frame, and the frame's address in memory. If the profile does not know the mapping, Mapping
+// returns none, and the address in the module.
+func (p *Profile) Mapping(f *Frame) (m Mapping, address uint64) {
+	address = f.CodeAddress()
+	for _, at := range p.Mappings[f.Module] {
+		if address >= at.Offset && address-at.Offset < at.End-at.Start {
+			return at, address - at.Offset + at.Start
+		}
+	}
+	return Mapping{}, address
 }
 
 // Labels are the properties of a sample besides its stack. Properties that are no keys of the profile are 0.
