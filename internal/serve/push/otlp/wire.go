@@ -13,7 +13,9 @@ const (
 	wireBytes   = 2
 )
 
-func (m message) tag(field, wire int) message { return binary.AppendUvarint(m, uint64(field)<<3|uint64(wire)) }
+func (m message) tag(field, wire int) message {
+	return binary.AppendUvarint(m, uint64(field)<<3|uint64(wire))
+}
 
 func (m message) number(field int, v uint64) message {
 	if v == 0 {

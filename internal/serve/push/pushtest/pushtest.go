@@ -1,7 +1,12 @@
 // Package pushtest makes profiles for tests of what is sent to servers: each kind of frame, names that servers would refuse, losses.
 package pushtest
 
-import "github.com/bperf/bperf/internal/profile"
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/bperf/bperf/internal/profile"
+)
 
 // Profile returns a profile of CPU time and cycles. It has two samples of each.
 func Profile() *profile.Profile {
@@ -46,5 +51,17 @@ func Blocked() *profile.Profile {
 	p := profile.New(0)
 	p.Events = []profile.Event{{Name: "offcpu-time", Unit: "count", Period: 1}}
 	p.Add(profile.Sample{Count: 4, Value: 123456789})
+	return p
+}
+
+// Large returns a profile of cycles with a sample in each of many functions. Their names hardly compress, and differ between seeds.
+func Large(seed, functions int) *profile.Profile {
+	p := profile.New(0)
+	p.Events = []profile.Event{{Name: "cycles", Unit: "count", Period: 1000}}
+	for i := range functions {
+		name := p.Strings.ID(fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%d/%d", seed, i))))
+		f := p.Frame(profile.Frame{Function: p.Functions.ID(profile.Function{Name: name}), Kind: profile.User})
+		p.Add(profile.Sample{Leaf: f, Stack: p.Stacks.Push(0, f), Count: 1, Value: 1000})
+	}
 	return p
 }
