@@ -155,7 +155,8 @@ func (c *Config) secrets() (map[string]string, error) {
 	return values, nil
 }
 
-// client returns a client with time-outs for each step. It keeps one connection.
+// client returns a client with time-outs for each step. It keeps one connection. It takes compressed answers, because Pyroscope compresses
+// the answers to compressed requests, even if the client asks for others.
 func (c *Config) client() (*http.Client, error) {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.TLS.ServerName}
 	if c.TLS.CAFile != "" {
@@ -187,7 +188,6 @@ func (c *Config) client() (*http.Client, error) {
 		MaxResponseHeaderBytes: answerLimit,
 		MaxConnsPerHost:        1,
 		IdleConnTimeout:        2 * time.Minute,
-		DisableCompression:     true, // a short answer could become a long one
 	}
 	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}, nil
 }

@@ -100,7 +100,14 @@ func accept(w http.ResponseWriter, kind string) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	fmt.Fprint(w, "{}")
+	if kind == "parca" {
+		fmt.Fprint(w, "{}")
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip") // as connect does for requests that are compressed
+	z := gzip.NewWriter(w)
+	fmt.Fprint(z, "{}")
+	_ = z.Close()
 }
 
 // TestKinds sends a batch to a server of each kind.
@@ -118,8 +125,8 @@ func TestKinds(t *testing.T) {
 			var body []byte
 			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				got := []string{r.Method, r.URL.Path, r.Header.Get("Content-Type"), r.Header.Get("Content-Encoding"), r.Header.Get("X-Scope-OrgID"),
-					r.Header.Get("X-Cluster"), r.Header.Get("Authorization")}
-				want := []string{"POST", test.path, test.content, test.encoding, "team", "blue", "Bearer s3cret"}
+					r.Header.Get("X-Cluster"), r.Header.Get("Authorization"), r.Header.Get("Accept-Encoding")}
+				want := []string{"POST", test.path, test.content, test.encoding, "team", "blue", "Bearer s3cret", "gzip"}
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("-want +got:\n%s", diff)
 				}
@@ -441,6 +448,15 @@ func TestAnswers(t *testing.T) {
 			}
 		}
 	}
+	bomb := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		for range 1000 { // 64 MB, of which the queue reads a thousandth
+			_, _ = z.Write(make([]byte, answerLimit))
+		}
+		_ = z.Close()
+	}
 	for _, test := range []struct {
 		name, kind string
 		handler    http.HandlerFunc
@@ -457,6 +473,7 @@ func TestAnswers(t *testing.T) {
 		{"a page for Pyroscope", "pyroscope", answer(200, "text/html", "<html>log in"), Misread, 2, "not JSON"},
 		{"no JSON", "parca", answer(200, "application/json", "{"), Misread, 2, "no JSON"},
 		{"no protobuf", "otlp", answer(200, "application/x-protobuf", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), Misread, 2, "no protobuf message"},
+		{"bomb", "pyroscope", bomb, Misread, 2, "no JSON"},
 		{"endless", "parca", endless, Misread, 2, "no JSON"},
 		{"one rejected", "otlp", answer(200, "application/x-protobuf", "\x0a\x09\x08\x01\x12\x05quota"), Rejected, 1, "rejected 1 profiles: quota"},
 		{"more rejected than sent", "otlp", answer(200, "application/x-protobuf", "\x0a\x06\x08\xff\xff\xff\xff\x0f"), Rejected, 2, "rejected 4294967295 profiles"},
