@@ -73,6 +73,11 @@ test-guests: ## the tests that ask the kernel, on other kernels under QEMU, with
 race: ## the short versions of tests with the race detector, which needs gcc
 	go run ./test race
 
+# A module of its own, so that bperf does not depend on what the servers are made of.
+.PHONY: test-fleet
+test-fleet: ## what `bperf serve` sends, read with the code of the servers' projects
+	cd test/fleet && go vet ./... && go test ./...
+
 .PHONY: test-long
 test-long: ## all tests in their long versions, and a minute of fuzzing for each decoder: hours
 	BPERF_LONG=1 go run ./test -timeout 6h -fuzztime 60s host race guests fuzz

@@ -1,6 +1,9 @@
 package profile
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Losses counts the data that is missing from the samples. The sums of the events do not include it.
 type Losses struct {
@@ -18,6 +21,20 @@ type Losses struct {
 type Loss struct {
 	Reason  string // for the user, including how to fix it
 	Samples uint64
+}
+
+// Notes describes for the user which samples are missing, one note for each kind of loss.
+func (l *Losses) Notes() (notes []string) {
+	if l.Samples > 0 {
+		notes = append(notes, fmt.Sprintf("lost samples: %d", l.Samples))
+	}
+	if l.MissedEstimate > 0 {
+		notes = append(notes, fmt.Sprintf("missed samples (estimate): about %d", l.MissedEstimate))
+	}
+	for _, r := range l.Reasons {
+		notes = append(notes, fmt.Sprintf("missing samples: %d: %s", r.Samples, r.Reason))
+	}
+	return notes
 }
 
 // Add adds other losses.

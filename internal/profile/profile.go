@@ -6,7 +6,11 @@
 // that a profile keeps; the others do not distinguish samples. A Profile belongs to one goroutine at a time.
 package profile
 
-import "time"
+import (
+	"cmp"
+	"strings"
+	"time"
+)
 
 // Identifiers are positions in the tables of one Profile. In all of them, 0 means none.
 type (
@@ -77,6 +81,28 @@ type Event struct {
 	Stacks  uint64 // the number of branch stacks that Samples are the branches of; 0 if Samples are no branches
 	Value   uint64 // the sum of their values
 }
+
+// CPUTime is the name of CPU time in Go's own profiles, and in pprof's. It does not say which clock measured it.
+const CPUTime = "cpu"
+
+// IsCPUTime reports whether the event counts CPU time.
+func (e Event) IsCPUTime() bool {
+	return e.Unit == "ns" && (e.Name == CPUTime || strings.HasPrefix(e.Name, "cpu-clock") || strings.HasPrefix(e.Name, "task-clock"))
+}
+
+// UnitName returns the unit of the values as pprof and OTLP write it: "nanoseconds", "count", "bytes".
+func (e Event) UnitName() string {
+	switch e.Unit {
+	case "ns":
+		return "nanoseconds"
+	case "":
+		return "count"
+	}
+	return e.Unit
+}
+
+// MeanPeriod returns the number of events between samples: the one that was asked for, or else the mean of the samples; 0 without samples.
+func (e Event) MeanPeriod() uint64 { return cmp.Or(e.Period, e.Value/max(1, e.Samples)) }
 
 // Module is a file that code was mapped from, or a name that stands for one, such as "[kernel.kallsyms]".
 type Module struct {
@@ -156,6 +182,18 @@ func (f *Frame) CodeAddress() uint64 {
 		return f.Address - 1
 	}
 	return f.Address
+}
+
+// Mapping returns the mapping that contains a frame, and the frame's address in memory. If the profile does not know the mapping, Mapping
+// returns none, and the address in the module.
+func (p *Profile) Mapping(f *Frame) (m Mapping, address uint64) {
+	address = f.CodeAddress()
+	for _, at := range p.Mappings[f.Module] {
+		if address >= at.Offset && address-at.Offset < at.End-at.Start {
+			return at, address - at.Offset + at.Start
+		}
+	}
+	return Mapping{}, address
 }
 
 // Labels are the properties of a sample besides its stack. Properties that are no keys of the profile are 0.

@@ -1,5 +1,10 @@
 package profile
 
+import (
+	"iter"
+	"slices"
+)
+
 // Sample is one sample, or several samples that differ only in Count, Value, Thread and First.
 type Sample struct {
 	Event   uint32 // index in Profile.Events
@@ -17,6 +22,32 @@ type Sample struct {
 
 	Count uint64 // number of samples
 	Value uint64 // sum of their periods or weights, in the event's unit
+}
+
+// StackOf returns the frames of a sample, innermost first.
+func (p *Profile) StackOf(s *Sample) []FrameID {
+	if s.Stack == 0 && s.Leaf != 0 {
+		return []FrameID{s.Leaf}
+	}
+	return slices.Collect(p.Stacks.Frames(s.Stack))
+}
+
+// Instructions returns the frames of a sample by instruction, innermost first: the functions inlined there and, last, the frame that contains
+// them.
+func (p *Profile) Instructions(s *Sample) iter.Seq[[]FrameID] {
+	return func(yield func([]FrameID) bool) {
+		frames := p.StackOf(s)
+		var first int // frame of the instruction
+		for i, f := range frames {
+			if p.Frames()[f].Inlined && i+1 < len(frames) {
+				continue
+			}
+			if !yield(frames[first : i+1]) {
+				return
+			}
+			first = i + 1
+		}
+	}
 }
 
 // samples stores equal samples once, with the sums of Count and Value.

@@ -96,7 +96,7 @@ func (root *flame) add(p *profile.Profile, s *profile.Sample, labels labelFrames
 		at = at.call(l.name, l.class)
 		count(at)
 	}
-	for _, id := range slices.Backward(frames(p, s)) {
+	for _, id := range slices.Backward(p.StackOf(s)) {
 		f := p.Frames()[id]
 		name := frameTitle(p, id)
 		if program := p.Programs.At(p.Functions.At(f.Function).Program); program.ID != 0 {

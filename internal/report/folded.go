@@ -37,7 +37,7 @@ func WriteFolded(w io.Writer, p *profile.Profile, o *Options) error {
 		for _, l := range labels.of(p, s) {
 			add(l.name)
 		}
-		for _, f := range slices.Backward(frames(p, s)) {
+		for _, f := range slices.Backward(p.StackOf(s)) {
 			add(frameTitle(p, f))
 		}
 		sums[string(line)] += s.Value

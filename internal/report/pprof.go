@@ -1,11 +1,9 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -15,19 +13,31 @@ import (
 // WritePprof writes a compressed profile in pprof's format. It has the sample type samples/count, which Go's compiler looks for, and one
 // for each event. If its frames have lines, it is a profile for `go build -pgo`.
 func WritePprof(w io.Writer, p *profile.Profile, o *Options) error {
-	e := newPprofExporter(p)
+	out, err := Pprof(p, o)
+	if err != nil {
+		return err
+	}
+	return out.Write(w)
+}
+
+// Pprof returns what WritePprof writes: the samples of the given events, which are positions in p.Events, or without any of all events.
+func Pprof(p *profile.Profile, o *Options, events ...int) (*pprof.Profile, error) {
+	e := newPprofExporter(p, events)
 	for s := range chosen(p, o) {
-		e.add(s)
+		if e.values[s.Event] > 0 {
+			e.add(s)
+		}
 	}
 	if err := e.out.CheckValid(); err != nil {
-		return fmt.Errorf("write a profile for pprof: %w", err)
+		return nil, fmt.Errorf("write a profile for pprof: %w", err)
 	}
-	return e.out.Write(w)
+	return e.out, nil
 }
 
 type pprofExporter struct {
 	p         *profile.Profile
 	out       *pprof.Profile
+	values    []int // by event, the position of its value in a sample; 0 for events that are left out
 	mappings  map[mappingKey]*pprof.Mapping
 	functions map[profile.FunctionID]*pprof.Function
 	locations map[string]*pprof.Location // by the IDs of their frames
@@ -39,84 +49,55 @@ type mappingKey struct {
 	at     profile.Mapping
 }
 
-func newPprofExporter(p *profile.Profile) *pprofExporter {
+func newPprofExporter(p *profile.Profile, events []int) *pprofExporter {
 	e := &pprofExporter{
 		p:         p,
 		out:       &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "samples", Unit: "count"}}},
+		values:    make([]int, len(p.Events)),
 		mappings:  map[mappingKey]*pprof.Mapping{},
 		functions: map[profile.FunctionID]*pprof.Function{},
 		locations: map[string]*pprof.Location{},
 	}
 	for i, event := range p.Events {
-		t := &pprof.ValueType{Type: pprofType(p.Events, i), Unit: pprofUnit(event.Unit)}
-		e.out.SampleType = append(e.out.SampleType, t)
-		if i == 0 {
-			e.out.DefaultSampleType = t.Type
-			e.out.PeriodType, e.out.Period = t, int64(cmp.Or(event.Period, event.Value/max(1, event.Samples)))
+		if len(events) > 0 && !slices.Contains(events, i) {
+			continue
 		}
+		t := &pprof.ValueType{Type: pprofType(p.Events, i), Unit: event.UnitName()}
+		if len(e.out.SampleType) == 1 {
+			e.out.DefaultSampleType = t.Type
+			e.out.PeriodType, e.out.Period = t, int64(event.MeanPeriod())
+		}
+		e.values[i] = len(e.out.SampleType)
+		e.out.SampleType = append(e.out.SampleType, t)
 	}
 	if !p.Info.Start.IsZero() {
 		e.out.TimeNanos = p.Info.Start.UnixNano()
 	}
 	e.out.DurationNanos = p.Info.Duration.Nanoseconds()
-	if p.Losses.Samples > 0 {
-		e.out.Comments = append(e.out.Comments, fmt.Sprintf("lost samples: %d", p.Losses.Samples))
-	}
-	if p.Losses.MissedEstimate > 0 {
-		e.out.Comments = append(e.out.Comments, fmt.Sprintf("missed samples (estimate): about %d", p.Losses.MissedEstimate))
-	}
-	for _, l := range p.Losses.Reasons {
-		e.out.Comments = append(e.out.Comments, fmt.Sprintf("missing samples: %d: %s", l.Samples, l.Reason))
-	}
+	e.out.Comments = p.Losses.Notes()
 	return e
 }
 
-// cpuTime is the sample type of CPU time in Go's own profiles.
-const cpuTime = "cpu"
-
 // pprofType returns the sample type of event i. It differs from the types of all events before it.
 func pprofType(events []profile.Event, i int) string {
-	if isClock(events[i]) && !slices.ContainsFunc(events[:i], isClock) {
-		return cpuTime
+	if events[i].IsCPUTime() && !slices.ContainsFunc(events[:i], profile.Event.IsCPUTime) {
+		return profile.CPUTime
 	}
 	return events[i].Name
-}
-
-// isClock reports whether an event counts CPU time.
-func isClock(e profile.Event) bool {
-	return e.Unit == "ns" && (e.Name == cpuTime || strings.HasPrefix(e.Name, "cpu-clock") || strings.HasPrefix(e.Name, "task-clock"))
 }
 
 // sameEvent returns the position of an event in a profile, or -1. All clocks match "cpu", because pprof's profiles do not name the clock.
 func sameEvent(in *profile.Profile, e profile.Event) int {
 	return slices.IndexFunc(in.Events, func(o profile.Event) bool {
-		return o.Name == e.Name || (o.Name == cpuTime || e.Name == cpuTime) && isClock(o) && isClock(e)
+		return o.Name == e.Name || (o.Name == profile.CPUTime || e.Name == profile.CPUTime) && o.IsCPUTime() && e.IsCPUTime()
 	})
-}
-
-func pprofUnit(unit string) string {
-	switch unit {
-	case "ns":
-		return "nanoseconds"
-	case "":
-		return "count"
-	}
-	return unit
 }
 
 func (e *pprofExporter) add(s *profile.Sample) {
 	sample := &pprof.Sample{Value: make([]int64, len(e.out.SampleType))}
-	sample.Value[0], sample.Value[1+s.Event] = int64(s.Count), int64(s.Value)
-	var inlined []profile.FrameID // the frames that are inlined into the next one that is not
-	for _, f := range frames(e.p, s) {
-		inlined = append(inlined, f)
-		if !e.p.Frames()[f].Inlined {
-			sample.Location = append(sample.Location, e.location(inlined))
-			inlined = inlined[:0]
-		}
-	}
-	if len(inlined) > 0 {
-		sample.Location = append(sample.Location, e.location(inlined))
+	sample.Value[0], sample.Value[e.values[s.Event]] = int64(s.Count), int64(s.Value)
+	for frames := range e.p.Instructions(s) {
+		sample.Location = append(sample.Location, e.location(frames))
 	}
 	e.label(sample, s)
 	e.out.Sample = append(e.out.Sample, sample)
@@ -182,13 +163,8 @@ const unknownMapping = "unknown"
 // mapping returns the mapping that contains a frame, and the frame's address in memory. If the profile does not know the mapping, the
 // address is that in the module.
 func (e *pprofExporter) mapping(f *profile.Frame) (m *pprof.Mapping, address uint64) {
-	key, address := mappingKey{module: f.Module}, f.CodeAddress()
-	for _, at := range e.p.Mappings[f.Module] {
-		if address >= at.Offset && address-at.Offset < at.End-at.Start {
-			key.at, address = at, address-at.Offset+at.Start
-			break
-		}
-	}
+	at, address := e.p.Mapping(f)
+	key := mappingKey{module: f.Module, at: at}
 	if known := e.mappings[key]; known != nil {
 		return known, address
 	}

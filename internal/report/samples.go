@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/bperf/bperf/internal/profile"
@@ -20,14 +19,6 @@ func chosen(p *profile.Profile, o *Options) iter.Seq[*profile.Sample] {
 			}
 		}
 	}
-}
-
-// frames returns the frames of a sample, innermost first.
-func frames(p *profile.Profile, s *profile.Sample) []profile.FrameID {
-	if s.Stack == 0 && s.Leaf != 0 {
-		return []profile.FrameID{s.Leaf}
-	}
-	return slices.Collect(p.Stacks.Frames(s.Stack))
 }
 
 // offCPU is the value of the tag "wall" for blocked threads, in profiles that separate their time from that on CPUs.

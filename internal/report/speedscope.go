@@ -61,7 +61,7 @@ func WriteSpeedscope(w io.Writer, p *profile.Profile, o *Options) error {
 		out := speedscopeProfile{Type: "sampled", Name: track.name, Unit: speedscopeUnit(p.Events[track.event].Unit), Samples: [][]int{}, Weights: []uint64{}}
 		for _, s := range track.samples {
 			stack := []int{}
-			for _, id := range slices.Backward(frames(p, s)) {
+			for _, id := range slices.Backward(p.StackOf(s)) {
 				stack = append(stack, number(id))
 			}
 			out.Samples = append(out.Samples, stack)

@@ -1,0 +1,317 @@
+// Package push sends profiles as `bperf serve` does, and reads them with the code of the servers' own projects: OpenTelemetry's generated types,
+// and the handler that Pyroscope's API generates. It is a module of its own, so that bperf does not depend on theirs.
+package push
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/google/go-cmp/cmp"
+	pprof "github.com/google/pprof/profile"
+	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
+	"github.com/grafana/pyroscope/api/gen/proto/go/push/v1/pushv1connect"
+	collector "go.opentelemetry.io/proto/slim/otlp/collector/profiles/v1development"
+	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
+	otlp "go.opentelemetry.io/proto/slim/otlp/profiles/v1development"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/serve/container"
+	"github.com/bperf/bperf/internal/serve/push"
+	"github.com/bperf/bperf/internal/serve/push/pushtest"
+	"github.com/bperf/bperf/perfdata"
+)
+
+var (
+	start = time.Unix(1700000000, 5)
+	web   = container.Name{Path: "/kubepods/x", ID: "4f2a4f2a4f2a4f2a", PodUID: "1-2-3", Namespace: "shop", Pod: "web-0", Container: "web"}
+)
+
+// pushTo sends profiles to a server, and returns what the queue counted.
+func pushTo(t *testing.T, cfg push.Config, profiles ...push.Profile) push.Stats {
+	t.Helper()
+	q, err := push.Open(cfg, push.Node{Name: "node1", ID: "abc"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Push(push.Batch{Start: start, Length: 15 * time.Second, Profiles: profiles}); err != nil {
+		t.Error(err)
+	}
+	if err := q.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	return q.Stats()
+}
+
+// TestOTLP decodes a request with OpenTelemetry's own types, and compares it with the profile.
+func TestOTLP(t *testing.T) {
+	var got collector.ExportProfilesServiceRequest
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		z, err := gzip.NewReader(r.Body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		body, err := io.ReadAll(z)
+		if err != nil {
+			t.Error(err)
+		}
+		if err := proto.Unmarshal(body, &got); err != nil {
+			t.Error(err)
+		}
+		answer, err := proto.Marshal(&collector.ExportProfilesServiceResponse{PartialSuccess: &collector.ExportProfilesPartialSuccess{RejectedProfiles: 1, ErrorMessage: "why"}})
+		if err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", "application/x-protobuf")
+		_, _ = w.Write(answer)
+	}))
+	defer server.Close()
+	p, blocked := pushtest.Profile(), pushtest.Blocked()
+	s := pushTo(t, push.Config{Kind: "otlp", URL: server.URL}, push.Profile{Container: web, Profile: p}, push.Profile{Profile: blocked})
+	if s.Profiles != 1 || s.Dropped[push.Rejected].Profiles != 1 || !strings.HasSuffix(s.LastError, "why") {
+		t.Errorf("stats: %+v", s)
+	}
+	if len(got.ProtoReflect().GetUnknown()) > 0 {
+		t.Error("there are unknown fields")
+	}
+	if len(got.ResourceProfiles) != 2 {
+		t.Fatalf("%d resources", len(got.ResourceProfiles))
+	}
+	if diff := cmp.Diff(webAttributes, strings.Join(pairs(got.ResourceProfiles[0].Resource.Attributes, nil), " ")); diff != "" {
+		t.Errorf("resource (-want +got):\n%s", diff)
+	}
+	for i, from := range []*profile.Profile{p, blocked} {
+		if diff := cmp.Diff(expected(from), samples(t, &got, got.ResourceProfiles[i].ScopeProfiles[0].Profiles)); diff != "" {
+			t.Errorf("samples of %d (-profile +request):\n%s", i, diff)
+		}
+	}
+}
+
+// webAttributes are the attributes of the container web.
+const webAttributes = "service.name=web container.id=4f2a4f2a4f2a4f2a k8s.pod.uid=1-2-3 k8s.namespace.name=shop k8s.pod.name=web-0 " +
+	"k8s.container.name=web k8s.node.name=node1 host.name=node1 host.id=abc"
+
+// pairs returns attributes of a resource. The collector puts those that it writes into the dictionary, whose strings are given.
+func pairs(all []*common.KeyValue, dictionary []string) (out []string) {
+	for _, a := range all {
+		key, value := a.Key, a.GetValue().GetStringValue()
+		if a.KeyStrindex != 0 {
+			key, value = dictionary[a.KeyStrindex], dictionary[a.GetValue().GetStringValueStrindex()]
+		}
+		out = append(out, key+"="+value)
+	}
+	return out
+}
+
+// expected describes each sample of a profile, from the profile alone.
+func expected(p *profile.Profile) (out []string) {
+	for event, e := range p.Events {
+		for i := range p.Samples() {
+			s := &p.Samples()[i]
+			if int(s.Event) != event {
+				continue
+			}
+			line := fmt.Sprintf("%d of %d:", min(s.Value, 1<<63-1), max(1, e.MeanPeriod()))
+			for _, id := range p.StackOf(s) {
+				f := p.Frames()[id]
+				function, module := p.Functions.At(f.Function), p.Modules.At(f.Module)
+				name := p.Strings.At(function.Name)
+				if f.Function == 0 {
+					_, address := p.Mapping(&f)
+					name = fmt.Sprintf("%#x", address)
+				}
+				path, build := p.Strings.At(module.Path), p.Strings.At(module.BuildID)
+				kind := map[profile.Kind]string{profile.User: "native", profile.Kernel: "kernel", profile.BPF: "kernel"}[f.Kind]
+				if f.Function == 0 && path == "" {
+					path = "unknown"
+				}
+				if f.Kind == profile.BPF {
+					program := p.Programs.At(function.Program)
+					path, build = "[bpf]", fmt.Sprintf("%s/%s/%d", p.Strings.At(program.Name), p.Strings.At(program.Tag), program.ID)
+				}
+				line += fmt.Sprintf(" %s:%d(%s %s %s)", name, f.Line, path, build, kind)
+			}
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// samples describes each sample of profiles in a request, as expected does.
+func samples(t *testing.T, r *collector.ExportProfilesServiceRequest, profiles []*otlp.Profile) (out []string) {
+	d := r.Dictionary
+	attribute := func(indices []int32, key string) string {
+		for _, i := range indices {
+			if a := d.AttributeTable[i]; d.StringTable[a.KeyStrindex] == key {
+				return a.Value.GetStringValue()
+			}
+		}
+		return ""
+	}
+	for _, p := range profiles {
+		if p.TimeUnixNano != uint64(start.UnixNano()) || p.DurationNano != 15e9 {
+			t.Errorf("time %d, duration %d", p.TimeUnixNano, p.DurationNano)
+		}
+		for _, s := range p.Samples {
+			line := fmt.Sprintf("%d of %d:", s.Values[0], p.Period)
+			for _, l := range d.StackTable[s.StackIndex].LocationIndices {
+				location := d.LocationTable[l]
+				mapping := d.MappingTable[location.MappingIndex]
+				build := attribute(mapping.AttributeIndices, "process.executable.build_id.gnu")
+				if name := attribute(location.AttributeIndices, "bpf.prog.name"); name != "" {
+					build = name + "/" + attribute(location.AttributeIndices, "bpf.prog.tag") + "/" + attribute(location.AttributeIndices, "bpf.prog.id")
+				}
+				in := fmt.Sprintf("(%s %s %s)", d.StringTable[mapping.FilenameStrindex], build, attribute(location.AttributeIndices, "profile.frame.type"))
+				for _, f := range location.Lines {
+					line += fmt.Sprintf(" %s:%d%s", d.StringTable[d.FunctionTable[f.FunctionIndex].NameStrindex], f.Line, in)
+				}
+				if len(location.Lines) == 0 {
+					line += fmt.Sprintf(" %#x:0%s", location.Address, in)
+				}
+			}
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// pyroscope is Pyroscope's service, with the handler that its API generates.
+type pyroscope struct {
+	mu     sync.Mutex
+	tenant string
+	got    []string
+	err    error
+}
+
+func (p *pyroscope) Push(_ context.Context, r *connect.Request[pushv1.PushRequest]) (*connect.Response[pushv1.PushResponse], error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tenant = r.Header().Get("X-Scope-OrgID")
+	for _, s := range r.Msg.Series {
+		var labels []string
+		for _, l := range s.Labels {
+			labels = append(labels, l.Name+"="+l.Value)
+		}
+		in, err := pprof.ParseData(s.Samples[0].RawProfile)
+		if err != nil {
+			return nil, connect.NewError(connect.CodeInvalidArgument, err)
+		}
+		var total int64
+		for _, sample := range in.Sample {
+			total += sample.Value[0]
+		}
+		p.got = append(p.got, fmt.Sprintf("%s %s %d", strings.Join(labels, " "), in.SampleType[1].Type, total))
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	return connect.NewResponse(&pushv1.PushResponse{}), nil
+}
+
+func TestPyroscope(t *testing.T) {
+	service := &pyroscope{}
+	path, handler := pushv1connect.NewPusherServiceHandler(service)
+	mux := http.NewServeMux()
+	mux.Handle(path, handler)
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	cfg := push.Config{Kind: "pyroscope", URL: server.URL, Tenant: "team"}
+	s := pushTo(t, cfg, push.Profile{Container: web, Profile: pushtest.Profile()}, push.Profile{Profile: pushtest.Blocked()})
+	if s.Profiles != 2 || s.LastError != "" || service.tenant != "team" {
+		t.Errorf("tenant %q, stats: %+v", service.tenant, s)
+	}
+	names := "container=web container_id=4f2a4f2a4f2a4f2a namespace=shop node=node1 pod=web-0 pod_uid=1-2-3 service_name=web "
+	want := []string{"__name__=process_cpu " + names + "cpu 3", "__name__=cycles_u " + names + "cycles_u 2", "__name__=off_cpu node=node1 service_name=node off_cpu 4"}
+	if diff := cmp.Diff(want, service.got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+
+	service.err = connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("too old"))
+	if s := pushTo(t, cfg, push.Profile{Container: web, Profile: pushtest.Profile()}); s.Dropped[push.Refused].Profiles != 1 || !strings.Contains(s.LastError, "too old") {
+		t.Errorf("refused: %+v", s)
+	}
+}
+
+// TestCollector sends profiles to a running OpenTelemetry Collector, and compares them with what its file exporter writes. BPERF_COLLECTOR is its
+// address, and BPERF_COLLECTOR_FILE the exporter's file, which is empty before. BPERF_RECORDING may name a recording to send too.
+func TestCollector(t *testing.T) {
+	url, file := os.Getenv("BPERF_COLLECTOR"), os.Getenv("BPERF_COLLECTOR_FILE")
+	if url == "" {
+		t.Skip("BPERF_COLLECTOR, the address of a collector, is not set")
+	}
+	profiles := []push.Profile{{Container: web, Profile: pushtest.Profile()}, {Profile: pushtest.Blocked()}}
+	if recording := os.Getenv("BPERF_RECORDING"); recording != "" {
+		profiles = append(profiles, push.Profile{Container: container.Name{Path: "/system.slice/real.service"}, Profile: read(t, recording)})
+	}
+	if s := pushTo(t, push.Config{Kind: "otlp", URL: url}, profiles...); s.Profiles != uint64(len(profiles)) || s.LastError != "" {
+		t.Errorf("stats: %+v", s)
+	}
+	var got collector.ExportProfilesServiceRequest
+	for len(got.ResourceProfiles) == 0 { // the exporter writes from time to time
+		line, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.HasSuffix(line, []byte("\n")) {
+			if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(line, &got); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if len(got.ResourceProfiles) != len(profiles) {
+		t.Fatalf("%d resources", len(got.ResourceProfiles))
+	}
+	for i, p := range profiles {
+		r := got.ResourceProfiles[i]
+		attributes := strings.Join(pairs(r.Resource.Attributes, got.Dictionary.StringTable), " ")
+		if i == 0 && attributes != webAttributes || !strings.HasPrefix(attributes, "service.name=") || !strings.HasSuffix(attributes, "host.name=node1 host.id=abc") {
+			t.Errorf("resource %d: %s", i, attributes)
+		}
+		samples := samples(t, &got, r.ScopeProfiles[0].Profiles)
+		if diff := cmp.Diff(expected(p.Profile), samples); diff != "" {
+			t.Errorf("samples of %d (-profile +collector):\n%s", i, diff)
+		}
+		t.Logf("%s: %d samples", attributes, len(samples))
+	}
+}
+
+// read reads a recording.
+func read(t *testing.T, file string) *profile.Profile {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := perfdata.NewReader(f, info.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := replay.New(reader, replay.Options{})
+	defer r.Close()
+	p, err := r.Profile(profile.Comm | profile.PID | profile.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
