@@ -49,7 +49,8 @@ SIGHUP makes it read its configuration again. SIGTERM and SIGINT end it with exi
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", "", "read the configuration from this `FILE`")
 	f.BoolVar(&o.printConfig, "print-config", false, "print a configuration file with all keys, their defaults and what they mean")
-	f.StringArrayVar(&o.listen, "listen", nil, "listen on this `ADDRESS`, HOST:PORT or unix:PATH, instead of those in the configuration; may be repeated")
+	f.StringArrayVar(&o.listen, "listen", nil,
+		"listen on this `ADDRESS`, HOST:PORT or unix:PATH, instead of those in the configuration; may be repeated")
 	f.StringVar(&o.webConfig, "web-config", "", "read TLS and client authentication from this `FILE` (web.yml of Prometheus' exporters)")
 	f.BoolVar(&o.insecure, "insecure", false, "listen on addresses that are not loopback without TLS and client authentication")
 	f.StringArrayVarP(&o.events, "event", "e", nil, "count these `EVENTS` instead of those in the configuration; may be repeated")

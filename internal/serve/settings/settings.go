@@ -187,7 +187,8 @@ func (s *Settings) Check() error {
 		return fmt.Errorf("series_limit: %d is not between 1 and %d", s.SeriesLimit, maxSeries)
 	}
 	if s.Statistics.On < time.Millisecond || s.Statistics.Every < s.Statistics.On {
-		return fmt.Errorf("bpf_statistics: on must be at least 1ms, and at most every: on is %v, every is %v", s.Statistics.On, s.Statistics.Every)
+		return fmt.Errorf("bpf_statistics: on must be at least 1ms, and at most every: on is %v, every is %v",
+			s.Statistics.On, s.Statistics.Every)
 	}
 	if err := s.Log.Level.UnmarshalText([]byte(s.Log.LevelName)); err != nil {
 		return fmt.Errorf("log: unknown level %q: debug, info, warn and error are possible", printable.Text(s.Log.LevelName))

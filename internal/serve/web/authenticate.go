@@ -91,8 +91,8 @@ func (p *policy) knowsHost(hostPort string) bool {
 	return strings.EqualFold(host, "localhost") || slices.ContainsFunc(p.hosts, func(h string) bool { return strings.EqualFold(h, host) })
 }
 
-// passwords checks passwords of users. A check of bcrypt takes much CPU time: those of right passwords are remembered, and after a wrong one
-// the next check waits, so that guessing cannot take a CPU.
+// passwords checks passwords of users. bcrypt takes much CPU time by design. So right passwords are remembered, and after a wrong one the next
+// check waits: guessing cannot take a CPU.
 type passwords struct {
 	hashes map[string]string
 	decoy  string // the hash of a user, to take as long for a user that does not exist

@@ -112,7 +112,8 @@ func (p *policy) setTLS(c *tlsConfig, dir string) error {
 	}
 	auth, known := clientAuth[c.ClientAuth]
 	if !known {
-		return fmt.Errorf("client_auth_type %q is unknown: NoClientCert, VerifyClientCertIfGiven and RequireAndVerifyClientCert are possible", c.ClientAuth)
+		return fmt.Errorf("client_auth_type %q is unknown: NoClientCert, VerifyClientCertIfGiven and RequireAndVerifyClientCert are possible",
+			c.ClientAuth)
 	}
 	version, known := tlsVersions[c.MinVersion]
 	if !known {
@@ -175,8 +176,8 @@ func (p *policy) check(l *listener) error {
 	if l.reach != everybody || p.insecure || p.tls != nil && p.authenticates() {
 		return nil
 	}
-	return fmt.Errorf("listen on %s, which is not a loopback address: this needs web_config with TLS (cert_file, key_file) and client authentication "+
-		"(client_auth_type: RequireAndVerifyClientCert with client_ca_file, or basic_auth_users). --insecure listens without", l.readable)
+	return fmt.Errorf("listen on %s, which is not a loopback address: this needs web_config with TLS (cert_file, key_file) and client "+
+		"authentication (client_auth_type: RequireAndVerifyClientCert with client_ca_file, or basic_auth_users). --insecure listens without", l.readable)
 }
 
 // maxCost is the limit of bcrypt's cost: a check with it takes some seconds of CPU time.

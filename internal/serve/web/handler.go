@@ -84,7 +84,8 @@ func (s *Server) survive(r *http.Request) {
 // refuse answers with the status of the reason. The log has more, but at level debug only, because clients could fill it.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, why refusal) {
 	s.refused.WithLabelValues(string(why)).Inc()
-	s.log.Debug("refused", "reason", string(why), "client", r.RemoteAddr, "method", clipped(r.Method), "host", clipped(r.Host), "path", clipped(r.URL.Path))
+	s.log.Debug("refused", "reason", string(why), "client", r.RemoteAddr,
+		"method", clipped(r.Method), "host", clipped(r.Host), "path", clipped(r.URL.Path))
 	status, listed := statuses[why]
 	if !listed {
 		status = http.StatusForbidden
