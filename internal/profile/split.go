@@ -2,8 +2,9 @@ package profile
 
 import "unsafe"
 
-// Split returns a profile of the samples of each group, as group names it. All of them share the tables of p, so nothing may be added to any of
-// them or to p afterwards; several goroutines may read them. They have no losses: nobody knows in which group a lost sample would be.
+// Split returns a profile of the samples of each group, as group names it. All of them share the tables of p, so nothing may be added to
+// any of them or to p afterwards; several goroutines may read them. They have no losses: nobody knows in which group a lost sample would
+// be.
 func Split[K comparable](p *Profile, group func(*Sample) K) map[K]*Profile {
 	parts := map[K]*Profile{}
 	for _, s := range p.samples.all {

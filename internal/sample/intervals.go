@@ -49,8 +49,8 @@ func (s *sampler) complete(p *profile.Profile) error {
 	return nil
 }
 
-// losses returns what the programs in the kernel have lost so far. It lacks what is known only at the end: the estimate from the events' own
-// counts.
+// losses returns what the programs in the kernel have lost so far. It lacks what is known only at the end: the estimate from the events'
+// own counts.
 func (s *sampler) losses() (l profile.Losses, err error) {
 	all, err := s.counter.counts()
 	if err != nil {

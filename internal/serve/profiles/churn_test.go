@@ -18,7 +18,8 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// churn makes containers that come and go: each has a cgroup, an executable file of its own and a process, and a BPF program is loaded for it.
+// churn makes containers that come and go: each has a cgroup, an executable file of its own and a process, and a BPF program is loaded for
+// it.
 type churn struct {
 	t    *testing.T
 	root *os.File // a cgroup
@@ -72,8 +73,8 @@ func heap() uint64 {
 // least is the number of windows of whose heaps the smallest counts.
 const least = 20
 
-// mostKept is the number of bytes for each container that can be left, because what is on its way varies. Without dropping the state of processes
-// that ended, twice as much is left.
+// mostKept is the number of bytes for each container that can be left, because what is on its way varies. Without dropping the state of
+// processes that ended, twice as much is left.
 const mostKept = 768
 
 // TestChurn profiles while containers come and go. What the session keeps must not grow with their number.

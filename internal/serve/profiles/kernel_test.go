@@ -51,8 +51,8 @@ func pods(t *testing.T, names ...string) (all []pod, find func(uint64) (containe
 		info, err := os.Stat(dir)
 		check(t, err)
 		id := info.Sys().(*syscall.Stat_t).Ino
-		n := container.Name{Cgroup: id, Path: "/" + filepath.Base(dir), ID: strings.Repeat(fmt.Sprintf("%02x", 0xa0+i), 32), PodUID: "uid-" + name,
-			Namespace: "tests", Pod: name, Container: "main"}
+		n := container.Name{Cgroup: id, Path: "/" + filepath.Base(dir), ID: strings.Repeat(fmt.Sprintf("%02x", 0xa0+i), 32),
+			PodUID: "uid-" + name, Namespace: "tests", Pod: name, Container: "main"}
 		byID[id] = n
 		all = append(all, pod{n, dir})
 	}

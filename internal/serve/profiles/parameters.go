@@ -52,8 +52,8 @@ func (p *Pull) parse(values url.Values) (request, error) {
 		filter: Filter{Container: values.Get("container"), Pod: values.Get("pod"), Namespace: values.Get("namespace")}}, nil
 }
 
-// parameters returns the parameters of a request, each of which may be there once. A parameter that is unknown is an error: a profile without
-// the filter that a client has misspelled would be another one than it asked for.
+// parameters returns the parameters of a request, each of which may be there once. A parameter that is unknown is an error: a profile
+// without the filter that a client has misspelled would be another one than it asked for.
 func parameters(r *http.Request, known ...string) (url.Values, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -85,8 +85,8 @@ func number(values url.Values, name string, without, most uint64) (uint64, error
 	return n, nil
 }
 
-// parseEvent returns the event of a client: any event except those of refusal and breakpoints. Its characters leave no room for the path of a
-// file outside of sysfs or for a filter.
+// parseEvent returns the event of a client: any event except those of refusal and breakpoints. Its characters leave no room for the path
+// of a file outside of sysfs or for a filter.
 func parseEvent(name string) (event.List, error) {
 	for _, r := range name {
 		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.:/=,", r)) {

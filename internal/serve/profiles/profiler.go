@@ -1,5 +1,6 @@
-// Package profiles takes profiles for the daemon: one without end of the whole machine, a window after the other, and those that clients ask
-// for in the way of Go's net/http/pprof. It drives package sample, so that samples are counted in the kernel, and measures nothing itself.
+// Package profiles takes profiles for the daemon: one without end of the whole machine, a window after the other, and those that clients
+// ask for in the way of Go's net/http/pprof. It drives package sample, so that samples are counted in the kernel, and measures nothing
+// itself.
 package profiles
 
 import (
@@ -263,8 +264,8 @@ func sampling(ctx context.Context, list event.List, frequency uint64, known *nam
 			Events: list, Frequency: frequency, Overrides: true, NoIdle: true, Inherit: true}}
 }
 
-// entries returns the initial size of the maps in the kernel: room for the samples of some seconds, whose stacks all differ. The default is for
-// higher frequencies, and for threads that are blocked.
+// entries returns the initial size of the maps in the kernel: room for the samples of some seconds, whose stacks all differ. The default
+// is for higher frequencies, and for threads that are blocked.
 func entries(frequency uint64, offCPU bool) uint32 {
 	const seconds, least, most = 4, 4 << 10, 32 << 10
 	if offCPU {

@@ -46,8 +46,8 @@ const mostParameter = 256
 // grace is the time that a client may take to read its profile, and bperf to start a session and find symbols, beyond the time of sampling.
 const grace = time.Minute
 
-// Pull answers requests for profiles, each with a session of its own. Handlers end their session when the context of the request is done, so
-// nothing is left of it when the server is closed and its handlers have returned.
+// Pull answers requests for profiles, each with a session of its own. Handlers end their session when the context of the request is done,
+// so nothing is left of it when the server is closed and its handlers have returned.
 type Pull struct {
 	cfg      PullConfig
 	sessions chan struct{} // has an element for each session
@@ -138,7 +138,8 @@ func (p *Pull) serve(w http.ResponseWriter, r *http.Request, name string, parse 
 	}
 	// The time limits of the server are for short requests. The read deadline, too, would end the context of this one.
 	control, until := http.NewResponseController(w), time.Now().Add(asked.duration+grace)
-	if err := errors.Join(control.SetReadDeadline(until), control.SetWriteDeadline(until)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	err = errors.Join(control.SetReadDeadline(until), control.SetWriteDeadline(until))
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		fail(w, fmt.Errorf("extend the time limits of the connection: %w", err))
 		return
 	}

@@ -19,8 +19,8 @@ type Window struct {
 // End returns when the window ended.
 func (w *Window) End() time.Time { return w.Start.Add(w.Duration) }
 
-// Part is the profile of a container, or of all cgroups that Config.Container does not know: their Name is zero. The parts of a window share
-// the tables of its profile.
+// Part is the profile of a container, or of all cgroups that Config.Container does not know: their Name is zero. The parts of a window
+// share the tables of its profile.
 type Part struct {
 	container.Name
 	Profile *profile.Profile
