@@ -74,8 +74,8 @@ type label struct {
 // labels returns the labels of a container's profile, sorted by name. name is the kind of profile.
 func (n *Node) labels(name string, c *container.Name) (all []label) {
 	for _, l := range []label{
-		{"__name__", name}, {"container", c.Container}, {"container_id", c.ID}, {"namespace", c.Namespace}, {"node", n.Name}, {"pod", c.Pod},
-		{"pod_uid", c.PodUID}, {"service_name", service(c)},
+		{"__name__", name}, {"container", c.Container}, {"container_id", c.ID}, {"namespace", c.Namespace}, {"node", n.Name},
+		{"pod", c.Pod}, {"pod_uid", c.PodUID}, {"service_name", service(c)},
 	} {
 		if l.Value != "" {
 			all = append(all, label{l.Name, otlp.Label(l.Value)})

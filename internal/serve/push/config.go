@@ -1,5 +1,5 @@
-// Package push sends profiles to servers: to those that take OpenTelemetry's profiles, to Pyroscope and to Parca. Each server has a queue of its
-// own, which is bounded in bytes, so that a server that is slow or away costs neither memory nor the profiles of the others.
+// Package push sends profiles to servers: to those that take OpenTelemetry's profiles, to Pyroscope and to Parca. Each server has a queue
+// of its own, which is bounded in bytes, so that a server that is slow or away costs neither memory nor the profiles of the others.
 package push
 
 import (
@@ -27,8 +27,8 @@ type Config struct {
 	// URL is the address of the server, such as https://pyroscope:4040, with the path below which its API is, if that is not "/".
 	URL string `yaml:"url"`
 
-	// Headers are sent with each request. HeaderFiles are those whose values are secrets: the value is the content of a file, which is read for
-	// each request, so that tokens can be replaced.
+	// Headers are sent with each request. HeaderFiles are those whose values are secrets: the value is the content of a file, which is
+	// read for each request, so that tokens can be replaced.
 	Headers     map[string]string `yaml:"headers,omitempty"`
 	HeaderFiles map[string]string `yaml:"header_files,omitempty"`
 
@@ -102,7 +102,8 @@ func (c *Config) endpoint(method string) (*url.URL, error) {
 }
 
 // ownHeaders are set by this package, or by the HTTP client.
-var ownHeaders = []string{"Host", "Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "X-Scope-Orgid"}
+var ownHeaders = []string{"Host", "Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection",
+	"Upgrade", "Te", "Trailer", "X-Scope-Orgid"}
 
 // headers returns the headers with values that are known, and checks the names of all.
 func (c *Config) headers() (http.Header, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/bperf/bperf/internal/serve/push/otlp"
 )
 
-// requestSize is the size at which a request is complete and the next one begins, in bytes before compression. Servers limit requests to a few
-// megabytes.
+// requestSize is the size at which a request is complete and the next one begins, in bytes before compression. Servers limit requests to
+// a few megabytes.
 const requestSize = 1 << 20
 
 // encodeOTLP returns requests with a resource for each container.
@@ -50,7 +50,8 @@ func checkOTLP(content string, body []byte) (rejected uint64, why string, err er
 		return 0, "", nil
 	}
 	if kind != "application/x-protobuf" && kind != "application/protobuf" {
-		return 0, "", fmt.Errorf("the answer is of type %q, which is not that of OTLP: is this the port for OTLP over HTTP?", otlp.Label(content))
+		return 0, "", fmt.Errorf("the answer is of type %q, which is not that of OTLP: is this the port for OTLP over HTTP?",
+			otlp.Label(content))
 	}
 	partial, ok := protobufField(body, 1)
 	if !ok {

@@ -330,7 +330,8 @@ func TestPhase(t *testing.T) {
 	}
 }
 
-// TestStopped pushes to a server that cannot be reached: memory is bounded, what is dropped is counted, and it goes on when the server is back.
+// TestStopped pushes to a server that cannot be reached: memory is bounded, what is dropped is counted, and it goes on when the server is
+// back.
 func TestStopped(t *testing.T) {
 	const batches = 100
 	served := make(chan struct{}, batches)

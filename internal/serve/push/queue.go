@@ -16,8 +16,8 @@ import (
 // queueLimit bounds the requests that wait for a server, in bytes.
 const queueLimit = 8 << 20
 
-// Queue sends profiles to a server, oldest first. If the server does not keep up, the queue drops the oldest profiles that are not being sent.
-// Its methods may be called by several goroutines.
+// Queue sends profiles to a server, oldest first. If the server does not keep up, the queue drops the oldest profiles that are not being
+// sent. Its methods may be called by several goroutines.
 type Queue struct {
 	cfg      Config
 	node     Node
@@ -27,8 +27,8 @@ type Queue struct {
 	client   *http.Client
 	log      *slog.Logger
 
-	// limit bounds the requests that wait, in bytes. phase is the part of a window's length after which requests are sent: it is random, so that
-	// the nodes of a fleet do not send at once.
+	// limit bounds the requests that wait, in bytes. phase is the part of a window's length after which requests are sent: it is random,
+	// so that the nodes of a fleet do not send at once.
 	limit int
 	phase float64
 
@@ -72,7 +72,8 @@ func Open(cfg Config, node Node, log *slog.Logger) (*Queue, error) {
 
 // prepare returns a queue that does not run yet.
 func prepare(cfg Config, node Node, log *slog.Logger) (*Queue, error) {
-	q := &Queue{cfg: cfg, node: node, limit: queueLimit, phase: rand.Float64(), now: time.Now, wait: sleep, random: rand.Float64,
+	q := &Queue{cfg: cfg, node: node, limit: queueLimit, phase: rand.Float64(),
+		now: time.Now, wait: sleep, random: rand.Float64,
 		wake: make(chan struct{}, 1), done: make(chan struct{})}
 	var err error
 	if q.protocol, err = cfg.protocol(); err != nil {
@@ -110,8 +111,8 @@ func sleep(ctx context.Context, d time.Duration) {
 // ErrClosed is the error of Push after Close.
 var ErrClosed = errors.New("the queue of profiles is closed")
 
-// Push encodes the profiles of a window and queues them. It does not wait for the server. With an error, profiles of the batch are lost, and
-// counted as such.
+// Push encodes the profiles of a window and queues them. It does not wait for the server. With an error, profiles of the batch are lost,
+// and counted as such.
 func (q *Queue) Push(b Batch) error {
 	requests, err := q.protocol.encode(&q.node, &b)
 	if err != nil {
@@ -226,8 +227,8 @@ func (q *Queue) start() (request, bool) {
 	return q.waiting[0], true
 }
 
-// finish removes the request from the queue, unless it is to be sent again. When the queue is closing, nothing is sent again, and what waits
-// is dropped: the server is not there.
+// finish removes the request from the queue, unless it is to be sent again. When the queue is closing, nothing is sent again, and what
+// waits is dropped: the server is not there.
 func (q *Queue) finish(r *request, o *outcome) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -272,8 +273,8 @@ func (q *Queue) backOff(failures int, after time.Duration) time.Duration {
 	return wait
 }
 
-// Close sends what waits, without pauses, until ctx is done or the server fails. It returns an error if profiles could not be sent. The queue
-// takes no profiles from then on.
+// Close sends what waits, without pauses, until ctx is done or the server fails. It returns an error if profiles could not be sent. The
+// queue takes no profiles from then on.
 func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()
 	q.hurry()

@@ -1,5 +1,5 @@
-// Package push sends profiles as `bperf serve` does, and reads them with the code of the servers' own projects: OpenTelemetry's generated types,
-// and the handler that Pyroscope's API generates. It is a module of its own, so that bperf does not depend on theirs.
+// Package push sends profiles as `bperf serve` does, and reads them with the code of the servers' own projects: OpenTelemetry's generated
+// types, and the handler that Pyroscope's API generates. It is a module of its own, so that bperf does not depend on theirs.
 package push
 
 import (
@@ -247,8 +247,9 @@ func TestPyroscope(t *testing.T) {
 	}
 }
 
-// TestCollector sends profiles to a running OpenTelemetry Collector, and compares them with what its file exporter writes. BPERF_COLLECTOR is its
-// address, and BPERF_COLLECTOR_FILE the exporter's file, which is empty before. BPERF_RECORDING may name a recording to send too.
+// TestCollector sends profiles to a running OpenTelemetry Collector, and compares them with what its file exporter writes.
+// BPERF_COLLECTOR is its address, and BPERF_COLLECTOR_FILE the exporter's file, which is empty before. BPERF_RECORDING may name a
+// recording to send too.
 func TestCollector(t *testing.T) {
 	url, file := os.Getenv("BPERF_COLLECTOR"), os.Getenv("BPERF_COLLECTOR_FILE")
 	if url == "" {

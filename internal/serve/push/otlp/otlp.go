@@ -70,7 +70,8 @@ func (r *Request) Bytes() []byte {
 // Add adds the samples of a window of time, as those of a resource. Each event with samples becomes a profile. Without samples, Add adds
 // nothing.
 func (r *Request) Add(resource []Attribute, p *profile.Profile, start time.Time, length time.Duration) {
-	e := &encoder{Request: r, p: p, frames: make([]int32, len(p.Frames())), labels: map[profile.LabelsID][]int32{}, stackIDs: map[stackKey]int32{}}
+	e := &encoder{Request: r, p: p, frames: make([]int32, len(p.Frames())),
+		labels: map[profile.LabelsID][]int32{}, stackIDs: map[stackKey]int32{}}
 	samples := make([]message, len(p.Events))
 	for i := range p.Samples() {
 		s := &p.Samples()[i]
@@ -226,8 +227,8 @@ func (e *encoder) function(frame *profile.Frame) int32 {
 	return e.functions.id(message{}.index(1, name).index(2, e.text(cmp.Or(f.Linkage, f.Name))).index(3, file).number(4, uint64(f.StartLine)))
 }
 
-// mapping returns the mapping that contains a frame, and the frame's address in memory. Frames with and without symbols are never in the same
-// mapping, because Pyroscope regards a mapping with one frame without symbols as one that has none.
+// mapping returns the mapping that contains a frame, and the frame's address in memory. Frames with and without symbols are never in the
+// same mapping, because Pyroscope regards a mapping with one frame without symbols as one that has none.
 func (e *encoder) mapping(f *profile.Frame, symbols bool) (id int32, address uint64) {
 	at, address := e.p.Mapping(f)
 	if f.Kind == profile.BPF {

@@ -2,8 +2,8 @@ package otlp
 
 import "encoding/binary"
 
-// message is a protobuf message in the wire format (https://protobuf.dev/programming-guides/encoding). Fields with the value 0 are left out,
-// as proto3 does.
+// message is a protobuf message in the wire format (https://protobuf.dev/programming-guides/encoding). Fields with the value 0 are left
+// out, as proto3 does.
 type message []byte
 
 // The wire types of fields.
