@@ -4,9 +4,11 @@ import (
 	_ "embed"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/bperf/bperf/internal/serve/profiles"
 	"github.com/bperf/bperf/internal/serve/settings"
 	"github.com/bperf/bperf/internal/serve/web"
 )
@@ -19,11 +21,17 @@ var page string
 // maxScrapes is the limit of scrapes at once: each holds all its series in memory.
 const maxScrapes = 4
 
+// profileTimeout is the time-out of a profile: the longest one, and the time to begin it and to find its symbols.
+const profileTimeout = profiles.DefaultMostSeconds*time.Second + time.Minute
+
 // routes returns what the daemon answers.
 func (d *Daemon) routes() []web.Route {
 	return []web.Route{
 		{Pattern: "/{$}", Roles: settings.AnyRole, Handler: text("text/html; charset=utf-8", page)},
 		{Pattern: "/metrics", Roles: settings.Metrics, Limit: maxScrapes, Handler: http.HandlerFunc(d.serveMetrics)},
+		{Pattern: "/debug/pprof/{$}", Roles: settings.Read, Handler: d.pull.Index()},
+		{Pattern: "/debug/pprof/profile", Roles: settings.Read, Timeout: profileTimeout, Handler: d.started(d.pull.Profile())},
+		{Pattern: "/debug/pprof/offcpu", Roles: settings.Read, Timeout: profileTimeout, Handler: d.started(d.pull.OffCPU())},
 		{Pattern: "/-/healthy", Roles: settings.AnyRole, Handler: text("text/plain; charset=utf-8", "bperf is healthy.\n")},
 		{Pattern: "/-/ready", Roles: settings.AnyRole, Handler: d.started(text("text/plain; charset=utf-8", "bperf is ready.\n"))},
 	}

@@ -11,14 +11,18 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/bperf/bperf/internal/count/shared"
+	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/metrics"
 	"github.com/bperf/bperf/internal/serve/node"
+	"github.com/bperf/bperf/internal/serve/profiles"
 	"github.com/bperf/bperf/internal/serve/settings"
 	"github.com/bperf/bperf/internal/serve/web"
 )
@@ -47,6 +51,8 @@ type Daemon struct {
 	level   *slog.LevelVar
 	log     *slog.Logger
 	server  *web.Server
+	pull    *profiles.Pull
+	pushing *pushing             // nil without servers to push to
 	own     *prometheus.Registry // metrics of the daemon itself
 	reloads *reloads
 	current atomic.Pointer[generation] // nil while the daemon starts
@@ -68,7 +74,14 @@ func New(config Config) (*Daemon, error) {
 	d := &Daemon{config: config, level: new(slog.LevelVar), own: prometheus.NewRegistry(), reloads: newReloads()}
 	d.level.Set(s.Log.Level)
 	d.log = newLog(config.Log, s.Log.Format, d.level)
+	d.pull = profiles.NewPull(profiles.PullConfig{Container: d.Container, Log: d.log})
+	if d.pushing, err = openPushing(s, d.log, d.Container); err != nil {
+		return nil, err
+	}
 	if d.server, err = web.Listen(s, d.log, d.routes()); err != nil {
+		if d.pushing != nil {
+			err = errors.Join(err, d.pushing.close())
+		}
 		return nil, err
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -77,6 +90,9 @@ func New(config Config) (*Daemon, error) {
 	})
 	build.Set(1)
 	d.own.MustRegister(build, d.server.Metrics(), d.reloads.successful, d.reloads.time)
+	if d.pushing != nil {
+		d.own.MustRegister(d.pushing)
+	}
 	return d, nil
 }
 
@@ -99,11 +115,21 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(serving) }()
 	err := d.start()
+	var pushed sync.WaitGroup
+	var pushErr error
+	if d.pushing != nil {
+		pushed.Go(func() { pushErr = d.pushing.run(serving) })
+	}
 	if err == nil {
 		err = d.wait(ctx, reload, served, stop)
 	} else {
 		stop()
 		err = errors.Join(err, <-served)
+	}
+	stop()
+	pushed.Wait()
+	if pushErr != nil { // the servers' fault, and counted
+		d.log.Warn("profiles were not pushed", "error", pushErr)
 	}
 	if g := d.current.Load(); g != nil {
 		err = errors.Join(err, g.collector.Close())
@@ -152,7 +178,7 @@ func (d *Daemon) wait(ctx context.Context, reload <-chan os.Signal, served <-cha
 
 // open opens a collector for the settings.
 func open(s *settings.Settings) (*node.Collector, error) {
-	return node.Open(node.Config{Events: s.Events, Duty: node.Duty{For: s.Statistics.On, Every: s.Statistics.Every}})
+	return node.Open(node.Config{Events: s.Events, Share: shared.Dir, Duty: node.Duty{For: s.Statistics.On, Every: s.Statistics.Every}})
 }
 
 // use makes the daemon use these settings and this collector.
@@ -178,6 +204,14 @@ func (d *Daemon) Snapshot() (*node.Snapshot, error) {
 		}
 		return snap, err
 	}
+}
+
+// Container returns the container, or else the unit, that a cgroup belongs to, or false.
+func (d *Daemon) Container(cgroup uint64) (container.Name, bool) {
+	if g := d.current.Load(); g != nil {
+		return g.collector.Container(cgroup)
+	}
+	return container.Name{}, false
 }
 
 // Reload reads the configuration again. With an error, nothing has changed.
@@ -225,10 +259,12 @@ func unchangeable(before, after *settings.Settings) error {
 		{"listen", before.Listen, after.Listen},
 		{"insecure", before.Insecure, after.Insecure},
 		{"web_config", before.WebConfig, after.WebConfig},
+		{"profile", before.Profile, after.Profile},
+		{"push", before.Push, after.Push},
 		{"log.format", before.Log.Format, after.Log.Format},
 	} {
 		if !reflect.DeepEqual(key.before, key.after) {
-			return fmt.Errorf("%s changed from %v to %v: this needs a restart", key.name, key.before, key.after)
+			return fmt.Errorf("%s changed: this needs a restart", key.name)
 		}
 	}
 	return nil

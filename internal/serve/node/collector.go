@@ -15,6 +15,7 @@ import (
 	"github.com/bperf/bperf/internal/count/process"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/internal/serve/container"
 )
 
 const (
@@ -91,6 +92,20 @@ func (c *Collector) Read() (*Snapshot, error) {
 	}
 	c.last = s
 	return s, nil
+}
+
+// Container returns the container, or else the unit, that a cgroup belongs to, or false if there is none or it is not known.
+func (c *Collector) Container(cgroup uint64) (container.Name, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counter == nil || c.cgroups == nil {
+		return container.Name{}, false
+	}
+	of, known := c.cgroups.find(cgroup)
+	if !known || of == nil {
+		return container.Name{}, false
+	}
+	return of.Name, true
 }
 
 // Close ends counting. It returns the error of the last look in the background too, if that failed.

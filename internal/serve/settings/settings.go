@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v2"
 
 	"github.com/bperf/bperf/internal/printable"
+	"github.com/bperf/bperf/internal/serve/push"
 	"github.com/bperf/bperf/internal/userfile"
 )
 
@@ -34,7 +35,19 @@ type Settings struct {
 	Events      []string   `yaml:"events"`
 	SeriesLimit int        `yaml:"series_limit"`
 	Statistics  Statistics `yaml:"bpf_statistics"`
-	Log         Log        `yaml:"log"`
+
+	Profile Profile       `yaml:"profile"`
+	Push    []push.Config `yaml:"push"`
+
+	Log Log `yaml:"log"`
+}
+
+// Profile is the profile of the whole machine that is pushed.
+type Profile struct {
+	Event     string        `yaml:"event"` // "" for none
+	Frequency uint64        `yaml:"frequency"`
+	OffCPU    bool          `yaml:"offcpu"`
+	Every     time.Duration `yaml:"every"`
 }
 
 // Roles says which client has which roles.
@@ -120,10 +133,26 @@ func Load(path string) (*Settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if s.WebConfig != "" && !filepath.IsAbs(s.WebConfig) {
-		s.WebConfig = filepath.Join(filepath.Dir(path), s.WebConfig)
-	}
+	s.resolve(filepath.Dir(path))
 	return s, nil
+}
+
+// resolve makes the paths of files relative to a directory.
+func (s *Settings) resolve(dir string) {
+	in := func(path string) string {
+		if path == "" || filepath.IsAbs(path) {
+			return path
+		}
+		return filepath.Join(dir, path)
+	}
+	s.WebConfig = in(s.WebConfig)
+	for i := range s.Push {
+		to := &s.Push[i]
+		to.TLS.CAFile, to.TLS.CertFile, to.TLS.KeyFile = in(to.TLS.CAFile), in(to.TLS.CertFile), in(to.TLS.KeyFile)
+		for header, file := range to.HeaderFiles {
+			to.HeaderFiles[header] = in(file)
+		}
+	}
 }
 
 // Parse parses the content of a file. Keys that it does not have keep their defaults.
@@ -161,8 +190,10 @@ func readable(err error) error {
 
 // Limits of values.
 const (
-	maxEvents = 64
-	maxSeries = 1_000_000
+	maxEvents    = 64
+	maxSeries    = 1_000_000
+	maxFrequency = 999
+	maxPushes    = 16
 )
 
 // Check checks the values, and sets Log.Level.
@@ -189,6 +220,15 @@ func (s *Settings) Check() error {
 	if s.Statistics.On < time.Millisecond || s.Statistics.Every < s.Statistics.On {
 		return fmt.Errorf("bpf_statistics: on must be at least 1ms, and at most every: on is %v, every is %v",
 			s.Statistics.On, s.Statistics.Every)
+	}
+	if f := s.Profile.Frequency; f < 1 || f > maxFrequency {
+		return fmt.Errorf("profile: the frequency %d is not between 1 and %d", f, maxFrequency)
+	}
+	if s.Profile.Every < time.Second || s.Profile.Every > time.Hour {
+		return fmt.Errorf("profile: every is %v, and must be from 1s to 1h", s.Profile.Every)
+	}
+	if n := len(s.Push); n > maxPushes {
+		return fmt.Errorf("push: there are %d servers: at most %d are possible", n, maxPushes)
 	}
 	if err := s.Log.Level.UnmarshalText([]byte(s.Log.LevelName)); err != nil {
 		return fmt.Errorf("log: unknown level %q: debug, info, warn and error are possible", printable.Text(s.Log.LevelName))
