@@ -54,7 +54,7 @@ const lockdownTests = "^(TestLockdown|TestTargets|TestNoFramePointers|TestOffCPU
 var racePackages = []string{"./internal/...", "./perfdata"}
 
 const raceSkips = "(BesidePerf|LikePerf|AsPerf|AsPerfDoes|OfPackagedPerf)$|" +
-	"^Test(BothWays|CommandLines|Truth|MiniDebugInfoBounds|PprofHasTheCode|Churn)$"
+	"^Test(BothWays|CommandLines|Truth|MiniDebugInfoBounds|PprofHasTheCode)$"
 
 // guestCPUTime is the most CPU time that one guest may take.
 const guestCPUTime = 40 * time.Minute

@@ -7,15 +7,18 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/bperf/bperf/internal/serve/settings"
 	"github.com/bperf/bperf/test/require"
@@ -49,15 +52,17 @@ func startServe(t *testing.T, args ...string) *daemon {
 	return d
 }
 
-// await asks for a path until the answer has this text.
-func (d *daemon) await(path, text string) string {
+// await asks for a path until the answer matches.
+func (d *daemon) await(path, pattern string) string {
 	d.t.Helper()
+	expression := regexp.MustCompile(pattern)
+	deadline := time.After(2 * time.Minute)
 	for last := ""; ; time.Sleep(10 * time.Millisecond) {
 		select {
 		case err := <-d.ended:
 			d.t.Fatalf("serve ended: %v\n%s", err, d.log.String())
-		case <-d.t.Context().Done():
-			d.t.Fatalf("%s never had %q, but\n%s", path, text, last)
+		case <-deadline:
+			d.t.Fatalf("%s never had %q, but\n%s", path, pattern, last)
 		default:
 		}
 		response, err := d.client.Get("http://localhost" + path)
@@ -67,7 +72,7 @@ func (d *daemon) await(path, text string) string {
 		}
 		body, err := io.ReadAll(response.Body)
 		response.Body.Close()
-		if last = string(body); err == nil && strings.Contains(last, text) {
+		if last = string(body); err == nil && expression.MatchString(last) {
 			return last
 		}
 	}
@@ -108,7 +113,7 @@ func TestServeReload(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("series_limit: 1000\n")
+	write("series_limit: 100000\n")
 	d := startServe(t, "--config", path)
 	d.await("/metrics", "bperf_series_left_out_total 0\n")
 	reload := func() {
@@ -119,8 +124,8 @@ func TestServeReload(t *testing.T) {
 	}
 	write("series_limit: 1\n")
 	reload()
-	d.await("/metrics", "bperf_series_left_out_total 6")
-	write("series_limit: 1000\nnosuch: 1\n")
+	d.await("/metrics", "bperf_series_left_out_total [1-9]")
+	write("series_limit: 100000\nnosuch: 1\n")
 	reload()
 	d.await("/metrics", "bperf_config_last_reload_successful 0\n")
 	if got := d.await("/metrics", "bperf_series_left_out_total"); strings.Contains(got, "bperf_node_events_total{") {
@@ -182,6 +187,42 @@ func programsOf(t *testing.T, pid int) []ebpf.ProgramID {
 		}
 	}
 	return ids
+}
+
+// TestServeProfiles pulls a profile, and has the daemon push profiles.
+func TestServeProfiles(t *testing.T) {
+	require.Root(t)
+	pushed := make(chan *http.Request, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-protobuf")
+		select {
+		case pushed <- r:
+		default:
+		}
+	}))
+	defer server.Close()
+	path := filepath.Join(t.TempDir(), "bperf.yml")
+	if err := os.WriteFile(path, []byte("profile: {every: 1s}\npush: [{kind: otlp, url: '"+server.URL+"'}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := startServe(t, "--config", path)
+	got, err := d.client.Get("http://localhost/debug/pprof/profile?seconds=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	p, err := pprof.Parse(got.Body)
+	if err != nil || got.StatusCode != http.StatusOK || len(p.SampleType) != 2 || p.SampleType[1].Type != "cpu" {
+		t.Errorf("%s, %v: %v", got.Status, err, p)
+	}
+	d.await("/metrics", `bperf_push_profiles_total\{kind="otlp",url="`+server.URL+`[^"]*"\} [1-9]`)
+	if r := <-pushed; r.Method != http.MethodPost || r.URL.Path != "/v1development/profiles" {
+		t.Errorf("pushed: %s %s", r.Method, r.URL)
+	}
+	d.await("/metrics", "bperf_profiling 1")
+	if err := d.stop(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestServeErrors(t *testing.T) {

@@ -81,8 +81,8 @@ const mostKept = 768
 func TestChurn(t *testing.T) {
 	require.Root(t)
 	const warm, windows, each = 120, 120, 20 // caches with a bound are full after warm windows; each is the number of containers in a window
-	if require.IsGuest() {
-		t.Skip("what is kept does not depend on the kernel")
+	if !require.Long() {
+		t.Skip("takes 50 s: make test-long; package replay tests what is forgotten")
 	}
 	c := newChurn(t)
 	find := func(cgroup uint64) (container.Name, bool) {

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/bperf/bperf/internal/perfevent"
 )
 
 // loadVariable is the environment variable that makes the test binary a load, which uses that much CPU time.
@@ -24,12 +26,12 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	for usedCPU() < spend {
-		for range 100 {
-			threeParts(3000)
-			onePart(1000)
+	_ = perfevent.OnCPU(0, func() error { // it cannot fail
+		for usedCPU() < spend {
+			spin(4000)
 		}
-	}
+		return nil
+	})
 }
 
 func usedCPU() time.Duration {
@@ -43,14 +45,7 @@ func usedCPU() time.Duration {
 var sink uint64
 
 //go:noinline
-func threeParts(n uint64) {
-	for i := range n {
-		sink += i
-	}
-}
-
-//go:noinline
-func onePart(n uint64) {
+func spin(n uint64) {
 	for i := range n {
 		sink += i
 	}

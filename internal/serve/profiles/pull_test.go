@@ -173,7 +173,7 @@ func TestGoTool(t *testing.T) {
 	cmd := exec.Command("go", "tool", "pprof", "-top", url+"/debug/pprof/profile?seconds=2&frequency=499&pod=busy")
 	cmd.Env = append(cmd.Environ(), "PPROF_TMPDIR="+t.TempDir())
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "threeParts") || !strings.Contains(string(out), "Type: cpu") {
+	if err != nil || !strings.Contains(string(out), ".spin") || !strings.Contains(string(out), "Type: cpu") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	cmd = exec.Command("go", "tool", "pprof", "-top", url+"/debug/pprof/profile?seconds=1&event=nosuch")
