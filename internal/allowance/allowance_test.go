@@ -21,6 +21,7 @@ func forget(int) {}
 
 func TestRead(t *testing.T) {
 	a := New(0)
+	a.patience = time.Hour
 	if got, err := Read(a, "file", func() (int, error) { return 1, nil }, forget); got != 1 || err != nil {
 		t.Errorf("got %d, %v", got, err)
 	}

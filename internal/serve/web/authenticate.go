@@ -92,14 +92,16 @@ func (p *policy) knowsHost(hostPort string) bool {
 }
 
 // passwords checks passwords of users. bcrypt takes much CPU time by design. So right passwords are remembered, and after a wrong one the next
-// check waits: guessing cannot take a CPU.
+// check waits: guessing cannot take a CPU, and a user whose password is remembered does not wait for the checks of others.
 type passwords struct {
 	hashes map[string]string
 	decoy  string // the hash of a user, to take as long for a user that does not exist
 
+	checking sync.Mutex // is held by the one that runs bcrypt; guards next
+	next     time.Time  // when a password that is not known to be right is checked again
+
 	mu    sync.Mutex
 	right map[[sha256.Size]byte]bool
-	next  time.Time // when a password that is not known to be right is checked again
 }
 
 const (
@@ -124,9 +126,12 @@ func (p *passwords) check(user, password string) refusal {
 		return badPassword
 	}
 	key := sha256.Sum256(slices.Concat(binary.BigEndian.AppendUint32(nil, uint32(len(user))), []byte(user), []byte(password)))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.right[key] {
+	if p.remembers(key) {
+		return ""
+	}
+	p.checking.Lock()
+	defer p.checking.Unlock()
+	if p.remembers(key) { // somebody else with this password was checked while this one waited
 		return ""
 	}
 	if time.Now().Before(p.next) {
@@ -140,8 +145,17 @@ func (p *passwords) check(user, password string) refusal {
 		p.next = time.Now().Add(guessPause)
 		return badPassword
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if len(p.right) < maxRight {
 		p.right[key] = true
 	}
 	return ""
+}
+
+// remembers reports whether a user's password is known to be right.
+func (p *passwords) remembers(key [sha256.Size]byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.right[key]
 }
