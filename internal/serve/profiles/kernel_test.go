@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,9 +42,11 @@ func pods(t *testing.T, names ...string) (all []pod, find func(uint64) (containe
 		dir, err := os.MkdirTemp(root.Cgroups[0].Path, "bperf-profiles-")
 		check(t, err)
 		t.Cleanup(func() {
-			for errors.Is(os.Remove(dir), syscall.EBUSY) { // until its processes have ended
-				runtime.Gosched()
+			err := os.Remove(dir)
+			for deadline := time.Now().Add(time.Minute); errors.Is(err, syscall.EBUSY) && time.Now().Before(deadline); err = os.Remove(dir) {
+				time.Sleep(time.Millisecond) // its processes have not quite ended
 			}
+			check(t, err)
 		})
 		info, err := os.Stat(dir)
 		check(t, err)
@@ -122,7 +123,7 @@ func run(t *testing.T, p *Profiler) (_ <-chan *Window, stop func()) {
 // next returns the next window.
 func next(t *testing.T, p *Profiler, windows <-chan *Window) *Window {
 	t.Helper()
-	for {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		select {
 		case w := <-windows:
 			return w
@@ -130,6 +131,9 @@ func next(t *testing.T, p *Profiler, windows <-chan *Window) *Window {
 			if err := p.Err(); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no window in five minutes")
 		}
 	}
 }
