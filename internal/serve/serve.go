@@ -208,10 +208,17 @@ func (d *Daemon) Snapshot() (*node.Snapshot, error) {
 
 // Container returns the container, or else the unit, that a cgroup belongs to, or false.
 func (d *Daemon) Container(cgroup uint64) (container.Name, bool) {
-	if g := d.current.Load(); g != nil {
-		return g.collector.Container(cgroup)
+	for {
+		g := d.current.Load()
+		if g == nil {
+			return container.Name{}, false
+		}
+		name, known := g.collector.Container(cgroup)
+		if known || d.current.Load() == g {
+			return name, known
+		}
+		// A reload replaced the collector, which knows nothing when it is closed.
 	}
-	return container.Name{}, false
 }
 
 // Reload reads the configuration again. With an error, nothing has changed.
