@@ -84,7 +84,13 @@ func (d *daemon) stop(sig syscall.Signal) error {
 	if err := d.cmd.Process.Signal(sig); err != nil {
 		d.t.Fatal(err)
 	}
-	return <-d.ended
+	select {
+	case err := <-d.ended:
+		return err
+	case <-time.After(2 * time.Minute):
+		d.t.Fatalf("serve has not ended two minutes after %v", sig)
+		return nil
+	}
 }
 
 func TestServe(t *testing.T) {
@@ -155,13 +161,15 @@ func TestServeKilled(t *testing.T) {
 		t.Fatal("the daemon survived SIGKILL")
 	}
 	for _, id := range own {
-		for { // the kernel frees programs after a grace period; the test's time-out ends the loop
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) { // the kernel frees programs after a grace period
 			p, err := ebpf.NewProgramFromID(id)
 			if err != nil {
 				break
 			}
 			p.Close()
-			time.Sleep(10 * time.Millisecond)
+			if time.Now().After(deadline) {
+				t.Fatalf("BPF program %d is there two minutes after the daemon's end", id)
+			}
 		}
 	}
 }

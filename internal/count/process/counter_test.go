@@ -119,6 +119,7 @@ func TestProcesses(t *testing.T) {
 	one, finishOne := waiting(t, program.Program{Body: program.GetPPID, Times: 1000})
 	many, finishMany := waiting(t, program.Program{Body: program.GetPPID, Times: 300, Tasks: 4, Threads: true})
 	idle, finishIdle := waiting(t, program.Program{Body: program.Spin, Times: 1})
+	waits(t, idle) // it has left its CPU then
 	finishOne()
 	finishMany()
 	r := read(t, c)
