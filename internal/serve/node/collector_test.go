@@ -413,7 +413,7 @@ func TestPrograms(t *testing.T) {
 			t.Fatalf("counts fell: %+v, %+v", before, p)
 		}
 		return p.Window > before.Window && p.Runs > before.Runs && p.Type == "raw_tracepoint" && p.Tag != "" &&
-			s.Self.Programs["on_switch"] > 0 && s.Self.Window >= p.Window
+			s.Self.Programs["on_switch"] > 0 && s.Self.Window >= p.Window && s.Self.PerSwitch > 0
 	})
 }
 
@@ -506,7 +506,7 @@ func TestParseEvents(t *testing.T) {
 	for i := range process.MaxEvents {
 		names = append(names, "dummy/name=d"+strconv.Itoa(i)+"/")
 	}
-	e := parseEvents(event.Host(), names)
+	e := parseEvents(event.Host(), names, 0)
 	var got []string
 	for _, one := range e.all {
 		got = append(got, one.Name+": "+one.Reason)
@@ -526,5 +526,16 @@ func TestParseEvents(t *testing.T) {
 	}
 	if last := e.all[len(e.all)-1]; !strings.Contains(last.Reason, "one event too many: 16 are possible") {
 		t.Errorf("%+v", last)
+	}
+	e = parseEvents(event.Host(), names[:6], 3)
+	reasons := map[string]string{}
+	for _, one := range e.all {
+		reasons[one.Name] = one.Reason
+	}
+	if reasons["page-faults"] != "" || reasons["faults"] != GivenUp || reasons["minor-faults"] != GivenUp || len(e.list.Events()) != 3 {
+		t.Errorf("the first three events: %q", reasons)
+	}
+	if r := reasons["cpu-clock:D"]; r == "" || r == GivenUp {
+		t.Errorf("what cannot be counted is not given up: %q", r)
 	}
 }
