@@ -41,7 +41,7 @@ type budgeting struct {
 type cost struct {
 	time      time.Time
 	cpu       time.Duration // CPU time of the process
-	memory    uint64        // resident, in bytes
+	memory    uint64        // resident, without pages of files, in bytes
 	perSwitch float64       // run time of own BPF programs for each context switch, in seconds; 0 if unknown
 	switches  uint64        // context switches of the node
 	cpus      int           // that are online
@@ -52,6 +52,7 @@ type budgetStatus struct {
 	level        int
 	givenUp      budget.GivenUp
 	process, bpf budget.Value // shares (0 to 1) of the CPU time of the node in the last period
+	memory       budget.Value // in bytes, at the end of the last period
 	limits       budget.Limits
 }
 
@@ -73,7 +74,7 @@ func (d *Daemon) cost() (cost, error) {
 	if err != nil {
 		return cost{}, err
 	}
-	return cost{time.Now(), self.CPUTime, self.Memory, self.PerSwitch, stat.Switches, len(stat.CPUs)}, nil
+	return cost{time.Now(), self.CPUTime, self.Unfiled, self.PerSwitch, stat.Switches, len(stat.CPUs)}, nil
 }
 
 // begin begins at level 0 with what the settings ask for.
@@ -88,13 +89,13 @@ func (b *budgeting) begin(limits budget.Limits, all budget.Plan) {
 // end undoes what concerns the whole process.
 func (b *budgeting) end() { debug.SetMemoryLimit(b.memoryLimit) }
 
-// goMemoryLimit returns the limit for the Go runtime, which makes it collect garbage earlier. A quarter of the budget is for what the runtime
-// does not count: the program's text, and pages that it has freed but that still belong to the process. without is the limit without budget.
+// goMemoryLimit returns the limit for the Go runtime, which makes it collect garbage earlier. It is below the budget, because it is not a
+// strict one, and so much that memory at the limit does not keep the level up. without is the limit without budget.
 func goMemoryLimit(memory uint64, without int64) int64 {
 	if memory == 0 {
 		return without
 	}
-	return min(int64(memory/4*3), without)
+	return min(int64(memory/8*7), without)
 }
 
 // next ends a period, and returns the plan of the next one. settled says that the last plan has taken effect.
@@ -111,7 +112,8 @@ func (b *budgeting) next(settled bool) budget.Plan {
 			b.perSwitch = now.perSwitch
 		}
 		status.process, status.bpf = shares(&b.last, &now, b.perSwitch)
-		m.CPU, m.Memory = status.process, budget.Known(float64(now.memory))
+		status.memory = budget.Known(float64(now.memory))
+		m.CPU, m.Memory = status.process, status.memory
 		m.CPU.Of += status.bpf.Of // 0 if unknown
 	}
 	b.last = now
@@ -202,15 +204,17 @@ var (
 		"Share of the CPU time of all CPUs that bperf took in the last period. That of its BPF programs is an estimate.", []string{"part"}, nil)
 	givenUpDesc = prometheus.NewDesc("bperf_budget_given_up",
 		"Share of what the configuration asks for that is given up to keep the budget.", []string{"what"}, nil)
+	memoryDesc = prometheus.NewDesc("bperf_budget_memory_bytes",
+		"Resident memory of bperf without pages of files, which the kernel can drop.", nil, nil)
 	cpuLimitDesc = prometheus.NewDesc("bperf_budget_cpu_limit_ratio",
 		"Budget: the share of the CPU time of all CPUs that bperf may take.", nil, nil)
 	memoryLimitDesc = prometheus.NewDesc("bperf_budget_memory_limit_bytes",
-		"Budget: the resident memory that bperf may take.", nil, nil)
+		"Budget: the resident memory that bperf may take, without pages of files.", nil, nil)
 )
 
 // Describe sends the descriptions of the metrics.
 func (b *budgeting) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{levelDesc, cpuRatioDesc, givenUpDesc, cpuLimitDesc, memoryLimitDesc} {
+	for _, d := range []*prometheus.Desc{levelDesc, cpuRatioDesc, memoryDesc, givenUpDesc, cpuLimitDesc, memoryLimitDesc} {
 		out <- d
 	}
 }
@@ -230,6 +234,9 @@ func (b *budgeting) Collect(out chan<- prometheus.Metric) {
 	}
 	if s.bpf.Known {
 		send(cpuRatioDesc, s.bpf.Of, "bpf_programs")
+	}
+	if s.memory.Known {
+		send(memoryDesc, s.memory.Of)
 	}
 	send(givenUpDesc, s.givenUp.Frequency, "sampling_frequency")
 	send(givenUpDesc, s.givenUp.Events, "events")

@@ -149,7 +149,7 @@ func TestBudget(t *testing.T) {
 	s := simulate(t, "events: ['page-faults,cpu-migrations']\nprofile: {every: 1s}\npush: [{kind: otlp, url: '"+server.URL+"'}]\n")
 	s.until(0.002, 0.001, "bperf_budget_level 0\n", "bperf_profiling 1\n", `bperf_budget_cpu_ratio{part="process"} 0.002`,
 		`bperf_budget_cpu_ratio{part="bpf_programs"} 0.001`, `bperf_budget_given_up{what="sampling_frequency"} 0`+"\n",
-		"bperf_budget_cpu_limit_ratio 0.01\n", "bperf_budget_memory_limit_bytes 6.7108864e+07\n")
+		"bperf_budget_memory_bytes 4.194304e+07\n", "bperf_budget_cpu_limit_ratio 0.01\n", "bperf_budget_memory_limit_bytes 6.7108864e+07\n")
 	// Neither part alone is over the budget.
 	s.until(0.006, 0.006, "bperf_budget_level 1\n", `bperf_budget_given_up{what="sampling_frequency"} 0.526`)
 	s.until(0.006, 0.006, "bperf_budget_level 3\n", `bperf_budget_given_up{what="sampling_frequency"} 0.894`,
@@ -186,7 +186,7 @@ func TestBudgetReload(t *testing.T) {
 	s := simulate(t, "events: [page-faults, cpu-migrations]\nbudget: {memory: 40M}\n")
 	s.now.memory = 41 << 20
 	s.until(0, 0, "bperf_budget_level 1\n", `bperf_event_supported{event="cpu-migrations",reason="`+node.GivenUp+`"} 0`)
-	if got := debug.SetMemoryLimit(-1); got != 30<<20 {
+	if got := debug.SetMemoryLimit(-1); got != 35<<20 {
 		t.Errorf("the memory limit of the Go runtime is %d bytes", got)
 	}
 	check(t, os.WriteFile(s.config.Path, []byte("events: [page-faults, cpu-migrations]\nbudget: {memory: 0, cpu: 0}\n"), 0o600))
@@ -257,7 +257,7 @@ func TestGoMemoryLimit(t *testing.T) {
 	for _, test := range []struct {
 		memory        uint64
 		without, want int64
-	}{{64 << 20, math.MaxInt64, 48 << 20}, {64 << 20, 10 << 20, 10 << 20}, {0, 10 << 20, 10 << 20}} {
+	}{{64 << 20, math.MaxInt64, 56 << 20}, {64 << 20, 10 << 20, 10 << 20}, {0, 10 << 20, 10 << 20}} {
 		if got := goMemoryLimit(test.memory, test.without); got != test.want {
 			t.Errorf("%d bytes: %d", test.memory, got)
 		}

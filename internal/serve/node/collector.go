@@ -195,11 +195,15 @@ func (c *Collector) self() (Self, error) {
 	if err != nil {
 		return Self{}, err
 	}
-	kilobytes, err := strconv.ParseUint(strings.TrimSuffix(status.Field("VmRSS"), " kB"), 10, 64)
-	if err != nil {
-		return Self{}, fmt.Errorf("read the memory of this process: VmRSS of /proc/self/status: %w", err)
+	var bytes [3]uint64
+	for i, field := range []string{"VmRSS", "RssAnon", "RssShmem"} { // the last two since Linux 4.5
+		kilobytes, err := strconv.ParseUint(strings.TrimSuffix(status.Field(field), " kB"), 10, 64)
+		if err != nil {
+			return Self{}, fmt.Errorf("read the memory of this process: %s of /proc/self/status: %w", field, err)
+		}
+		bytes[i] = kilobytes << 10
 	}
-	s := Self{CPUTime: time.Duration(use.Utime.Nano() + use.Stime.Nano()), Memory: kilobytes << 10, Window: c.programs.window,
+	s := Self{CPUTime: time.Duration(use.Utime.Nano() + use.Stime.Nano()), Memory: bytes[0], Unfiled: bytes[1] + bytes[2], Window: c.programs.window,
 		PerSwitch: c.programs.perSwitch}
 	s.Programs = maps.Clone(c.programs.ownTime)
 	return s, nil

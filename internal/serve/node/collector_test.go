@@ -413,7 +413,7 @@ func TestPrograms(t *testing.T) {
 			t.Fatalf("counts fell: %+v, %+v", before, p)
 		}
 		return p.Window > before.Window && p.Runs > before.Runs && p.Type == "raw_tracepoint" && p.Tag != "" &&
-			s.Self.Programs["on_switch"] > 0 && s.Self.Window >= p.Window && s.Self.PerSwitch > 0
+			s.Self.Programs["on_switch"] > 0 && s.Self.Window >= p.Window && s.Self.Unfiled > 0 && s.Self.Unfiled < s.Self.Memory && s.Self.PerSwitch > 0
 	})
 }
 

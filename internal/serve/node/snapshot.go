@@ -70,6 +70,7 @@ type Loss struct {
 type Self struct {
 	CPUTime  time.Duration            // of the process, user and system
 	Memory   uint64                   // resident, in bytes
+	Unfiled  uint64                   // the part of Memory that is of no file, in bytes: the kernel cannot drop it
 	Programs map[string]time.Duration // run time of its own BPF programs in the windows, by name; those of profiles have one name
 	Window   time.Duration            // time of all windows
 
