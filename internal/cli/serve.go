@@ -57,7 +57,8 @@ SIGHUP makes it read its configuration again. SIGTERM and SIGINT end it with exi
 	f.BoolVar(&o.insecure, "insecure", false, "listen on addresses that are not loopback without TLS and client authentication")
 	f.StringArrayVarP(&o.events, "event", "e", nil, "count these `EVENTS` instead of those in the configuration; may be repeated")
 	f.StringVar(&o.cpu, "cpu-budget", "", "bperf may take this `SHARE` of all CPUs, such as 1%; 0 for no limit")
-	f.StringVar(&o.memory, "memory-budget", "", "bperf may take this much resident `MEMORY` without pages of files, such as 64M; 0 for no limit")
+	f.StringVar(&o.memory, "memory-budget", "",
+		"bperf may take this much resident `MEMORY` without pages of files, such as 64M; 0 for no limit")
 	f.StringVar(&o.logLevel, "log-level", "", "log from this `LEVEL` on: debug, info, warn or error")
 	completeFlag(cmd, "log-level", []string{"debug", "info", "warn", "error"})
 	return cmd

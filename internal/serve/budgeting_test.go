@@ -171,7 +171,8 @@ func TestBudget(t *testing.T) {
 		`bperf_budget_given_up{what="sampling_frequency"} 0`+"\n", `bperf_budget_given_up{what="stacks"} 0`+"\n")
 	log := s.log.String()
 	for text, times := range map[string]int{
-		"over the budget: bperf gives up something": 5, "under the budget: bperf takes up something again": 5, "the cost of bperf is not known": 1,
+		"over the budget: bperf gives up something": 5, "under the budget: bperf takes up something again": 5,
+		"the cost of bperf is not known":                                   1,
 		"level=4 frequency=2 events=1 profile=true cpu=1.20% memory=40.0M": 1, "level=ERROR": 0,
 	} {
 		if n := strings.Count(log, text); n != times {

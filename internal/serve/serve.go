@@ -184,7 +184,8 @@ func (d *Daemon) wait(ctx context.Context, reload <-chan os.Signal, served <-cha
 
 // open opens a collector for the settings. It counts the first most events; 0 for all.
 func open(s *settings.Settings, most int) (*node.Collector, error) {
-	return node.Open(node.Config{Events: s.Events, Most: most, Share: shared.Dir, Duty: node.Duty{For: s.Statistics.On, Every: s.Statistics.Every}})
+	return node.Open(node.Config{Events: s.Events, Most: most, Share: shared.Dir,
+		Duty: node.Duty{For: s.Statistics.On, Every: s.Statistics.Every}})
 }
 
 // use makes the daemon use these settings and this collector.

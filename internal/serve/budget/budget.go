@@ -24,8 +24,8 @@ type Measurement struct {
 	Pending bool  // the level of the last period has not taken effect yet, so the cost is that of another level
 }
 
-// When the level changes. Between the budget and these shares of it, nothing changes. Halving the sampling frequency at most halves the cost.
-// Taking it up again may therefore exceed the budget, and is given up again; longer and longer pauses follow.
+// When the level changes. Between the budget and these shares of it, nothing changes. Half the sampling frequency costs at least half. So what
+// is taken up again may exceed the budget. Then it is given up again, and longer and longer pauses follow.
 const (
 	underCPU    = 0.75 // share of the budget below which something is taken up again
 	underMemory = 0.9  // higher, because most memory does not depend on the level

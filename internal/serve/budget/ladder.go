@@ -10,8 +10,8 @@ type Plan struct {
 // leastFrequency is the lowest sampling frequency, in samples per second and CPU.
 const leastFrequency = 2
 
-// Ladder returns the plan of each level. The first one is all that the configuration asks for. From level to level the sampling frequency is
-// halved, then the number of events, down to one; at last the profile is given up.
+// Ladder returns the plan of each level. The first one is all that the configuration asks for. From level to level the sampling frequency
+// is halved, then the number of events, down to one; at last the profile is given up.
 func Ladder(all Plan) []Plan {
 	plans := []Plan{all}
 	p := all

@@ -203,8 +203,8 @@ func (c *Collector) self() (Self, error) {
 		}
 		bytes[i] = kilobytes << 10
 	}
-	s := Self{CPUTime: time.Duration(use.Utime.Nano() + use.Stime.Nano()), Memory: bytes[0], Unfiled: bytes[1] + bytes[2], Window: c.programs.window,
-		PerSwitch: c.programs.perSwitch}
+	s := Self{CPUTime: time.Duration(use.Utime.Nano() + use.Stime.Nano()), Memory: bytes[0], Unfiled: bytes[1] + bytes[2],
+		Window: c.programs.window, PerSwitch: c.programs.perSwitch}
 	s.Programs = maps.Clone(c.programs.ownTime)
 	return s, nil
 }
