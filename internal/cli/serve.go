@@ -20,6 +20,8 @@ type serveOptions struct {
 	webConfig   string
 	insecure    bool
 	events      []string
+	cpu         string
+	memory      string
 	logLevel    string
 }
 
@@ -54,6 +56,9 @@ SIGHUP makes it read its configuration again. SIGTERM and SIGINT end it with exi
 	f.StringVar(&o.webConfig, "web-config", "", "read TLS and client authentication from this `FILE` (web.yml of Prometheus' exporters)")
 	f.BoolVar(&o.insecure, "insecure", false, "listen on addresses that are not loopback without TLS and client authentication")
 	f.StringArrayVarP(&o.events, "event", "e", nil, "count these `EVENTS` instead of those in the configuration; may be repeated")
+	f.StringVar(&o.cpu, "cpu-budget", "", "bperf may take this `SHARE` of all CPUs, such as 1%; 0 for no limit")
+	f.StringVar(&o.memory, "memory-budget", "",
+		"bperf may take this much resident `MEMORY` without pages of files, such as 64M; 0 for no limit")
 	f.StringVar(&o.logLevel, "log-level", "", "log from this `LEVEL` on: debug, info, warn or error")
 	completeFlag(cmd, "log-level", []string{"debug", "info", "warn", "error"})
 	return cmd
@@ -82,6 +87,12 @@ func runServe(cmd *cobra.Command, o *serveOptions) error {
 			}
 			if changed("event") {
 				s.Events = o.events
+			}
+			if changed("cpu-budget") {
+				s.Budget.CPU = o.cpu
+			}
+			if changed("memory-budget") {
+				s.Budget.Memory = o.memory
 			}
 			if changed("log-level") {
 				s.Log.LevelName = o.logLevel

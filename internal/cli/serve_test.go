@@ -246,6 +246,8 @@ func TestServeErrors(t *testing.T) {
 		{[]string{"--config", bad}, 1, "Error: " + bad + ": line 3: unknown key nosuch"},
 		{[]string{"--listen", "0.0.0.0:0"}, 1, "this needs web_config with TLS"},
 		{[]string{"--listen", "nonsense"}, 1, `listen: "nonsense" is not HOST:PORT or unix:PATH`},
+		{[]string{"--cpu-budget", "much"}, 1, `budget: cpu: "much" is not a percentage of all CPUs, such as 1%, or 0 for no limit`},
+		{[]string{"--memory-budget", "1M"}, 1, `budget: memory: "1M" is not a size of at least 32M`},
 		{[]string{"--log-level", "loud"}, 1, `log: unknown level "loud"`},
 		{[]string{"--nosuch"}, statusBadOption, "unknown flag: --nosuch"},
 	} {

@@ -37,7 +37,7 @@ func openPushing(s *settings.Settings, log *slog.Logger, find func(uint64) (cont
 	p := &pushing{log: log}
 	var err error
 	p.profiler, err = profiles.New(profiles.Config{Events: s.Profile.Event, Frequency: s.Profile.Frequency, OffCPU: s.Profile.OffCPU,
-		Every: s.Profile.Every, Container: find, Each: p.push, Log: log})
+		Every: s.Profile.Every, Container: find, Each: p.push, Log: log, Keep: keep(s.Budget.Limits.Memory)})
 	if err != nil {
 		return nil, fmt.Errorf("profile: %w", err)
 	}
@@ -63,6 +63,14 @@ func openPushing(s *settings.Settings, log *slog.Logger, find func(uint64) (cont
 		servers[server] = true
 	}
 	return p, nil
+}
+
+// keep returns the bytes of windows that are kept: an eighth of the memory budget, at most the default.
+func keep(memory uint64) uint64 {
+	if memory == 0 {
+		return profiles.DefaultKeep
+	}
+	return min(memory/8, profiles.DefaultKeep)
 }
 
 // run profiles and pushes until the context ends, and sends what waits then.

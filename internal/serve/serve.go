@@ -53,6 +53,7 @@ type Daemon struct {
 	server  *web.Server
 	pull    *profiles.Pull
 	pushing *pushing             // nil without servers to push to
+	budget  *budgeting           // what the daemon takes, and may take
 	own     *prometheus.Registry // metrics of the daemon itself
 	reloads *reloads
 	current atomic.Pointer[generation] // nil while the daemon starts
@@ -84,12 +85,13 @@ func New(config Config) (*Daemon, error) {
 		}
 		return nil, err
 	}
+	d.budget = newBudgeting(d.log, d.cost)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "bperf_build_info", Help: "The version of bperf.",
 		ConstLabels: prometheus.Labels{"version": config.Version, "goversion": runtime.Version(), "goarch": runtime.GOARCH},
 	})
 	build.Set(1)
-	d.own.MustRegister(build, d.server.Metrics(), d.reloads.successful, d.reloads.time)
+	d.own.MustRegister(build, d.server.Metrics(), d.reloads.successful, d.reloads.time, d.budget)
 	if d.pushing != nil {
 		d.own.MustRegister(d.pushing)
 	}
@@ -127,6 +129,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 		err = errors.Join(err, <-served)
 	}
 	stop()
+	d.budget.end()
 	pushed.Wait()
 	if pushErr != nil { // the servers' fault, and counted
 		d.log.Warn("profiles were not pushed", "error", pushErr)
@@ -144,17 +147,18 @@ func (d *Daemon) start() error {
 	if err != nil {
 		return err
 	}
-	collector, err := open(s)
+	collector, err := open(s, 0)
 	if err != nil {
 		return fmt.Errorf("count on this node: %w", err)
 	}
 	d.use(s, collector)
+	d.beginBudget(s, collector)
 	d.reloads.succeeded()
 	d.log.Info("counting", "version", d.config.Version, "events", s.Events)
 	return nil
 }
 
-// wait reloads the configuration at signals until the context ends or the server fails.
+// wait reloads the configuration at signals and keeps the budget, until the context ends or the server fails.
 func (d *Daemon) wait(ctx context.Context, reload <-chan os.Signal, served <-chan error, stop func()) error {
 	for {
 		select {
@@ -164,6 +168,8 @@ func (d *Daemon) wait(ctx context.Context, reload <-chan os.Signal, served <-cha
 			return <-served
 		case err := <-served:
 			return err
+		case <-d.budget.tick:
+			d.keepBudget()
 		case <-reload:
 			if err := d.Reload(); err != nil {
 				d.reloads.failed()
@@ -176,9 +182,10 @@ func (d *Daemon) wait(ctx context.Context, reload <-chan os.Signal, served <-cha
 	}
 }
 
-// open opens a collector for the settings.
-func open(s *settings.Settings) (*node.Collector, error) {
-	return node.Open(node.Config{Events: s.Events, Share: shared.Dir, Duty: node.Duty{For: s.Statistics.On, Every: s.Statistics.Every}})
+// open opens a collector for the settings. It counts the first most events; 0 for all.
+func open(s *settings.Settings, most int) (*node.Collector, error) {
+	return node.Open(node.Config{Events: s.Events, Most: most, Share: shared.Dir,
+		Duty: node.Duty{For: s.Statistics.On, Every: s.Statistics.Every}})
 }
 
 // use makes the daemon use these settings and this collector.
@@ -236,9 +243,10 @@ func (d *Daemon) Reload() error {
 		return err
 	}
 	collector := g.collector
-	recount := !slices.Equal(s.Events, g.settings.Events) || s.Statistics != g.settings.Statistics
+	recount := !slices.Equal(s.Events, g.settings.Events) || s.Statistics != g.settings.Statistics ||
+		s.Budget.Limits != g.settings.Budget.Limits
 	if recount {
-		if collector, err = open(s); err != nil {
+		if collector, err = open(s, 0); err != nil {
 			return fmt.Errorf("count on this node: %w", err)
 		}
 	}
@@ -250,6 +258,7 @@ func (d *Daemon) Reload() error {
 		d.current.Store(&generation{s, collector, g.metrics})
 	}
 	if recount {
+		d.beginBudget(s, collector)
 		if err := g.collector.Close(); err != nil {
 			d.log.Warn("close the counters of the old configuration", "error", err)
 		}

@@ -46,7 +46,7 @@ func Open(config Config) (*Collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Collector{events: parseEvents(event.Host(), config.Events), duty: config.Duty}
+	c := &Collector{events: parseEvents(event.Host(), config.Events, config.Most), duty: config.Duty}
 	if c.counter, err = process.Open(c.events.list, process.ByCgroup, process.Options{Dir: config.Share}); err != nil {
 		return nil, err
 	}
@@ -175,6 +175,16 @@ func (c *Collector) read(now time.Time) (*Snapshot, error) {
 	return s, err
 }
 
+// Self returns the cost of this process. It is cheaper than Read.
+func (c *Collector) Self() (Self, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.self()
+}
+
+// Counted returns the number of events that are counted.
+func (c *Collector) Counted() int { return len(c.events.list) }
+
 // self returns the cost of this process.
 func (c *Collector) self() (Self, error) {
 	var use syscall.Rusage
@@ -185,11 +195,16 @@ func (c *Collector) self() (Self, error) {
 	if err != nil {
 		return Self{}, err
 	}
-	kilobytes, err := strconv.ParseUint(strings.TrimSuffix(status.Field("VmRSS"), " kB"), 10, 64)
-	if err != nil {
-		return Self{}, fmt.Errorf("read the memory of this process: VmRSS of /proc/self/status: %w", err)
+	var bytes [3]uint64
+	for i, field := range []string{"VmRSS", "RssAnon", "RssShmem"} { // the last two since Linux 4.5
+		kilobytes, err := strconv.ParseUint(strings.TrimSuffix(status.Field(field), " kB"), 10, 64)
+		if err != nil {
+			return Self{}, fmt.Errorf("read the memory of this process: %s of /proc/self/status: %w", field, err)
+		}
+		bytes[i] = kilobytes << 10
 	}
-	s := Self{CPUTime: time.Duration(use.Utime.Nano() + use.Stime.Nano()), Memory: kilobytes << 10, Window: c.programs.window}
+	s := Self{CPUTime: time.Duration(use.Utime.Nano() + use.Stime.Nano()), Memory: bytes[0], Unfiled: bytes[1] + bytes[2],
+		Window: c.programs.window, PerSwitch: c.programs.perSwitch}
 	s.Programs = maps.Clone(c.programs.ownTime)
 	return s, nil
 }

@@ -411,8 +411,31 @@ func TestPrograms(t *testing.T) {
 			t.Fatalf("counts fell: %+v, %+v", before, p)
 		}
 		return p.Window > before.Window && p.Runs > before.Runs && p.Type == "raw_tracepoint" && p.Tag != "" &&
-			s.Self.Programs["on_switch"] > 0 && s.Self.Window >= p.Window
+			s.Self.Programs["on_switch"] > 0 && s.Self.Window >= p.Window && s.Self.PerSwitch > 0 &&
+			s.Self.Unfiled > 0 && s.Self.Unfiled < s.Self.Memory
 	})
+}
+
+// TestOwnPrograms adds windows with programs of the counter, programs of profiles, and one of somebody else.
+func TestOwnPrograms(t *testing.T) {
+	require.NoKernel(t)
+	seen := func(id uint32, name string, took time.Duration) bpfprog.Observed {
+		return bpfprog.Observed{Program: &bpfprog.Program{ID: id, Name: name}, Use: bpfprog.Use{Stats: bpfprog.Stats{Runs: 1, RunTime: took}}}
+	}
+	p := programs{own: map[uint32]string{1: "on_switch"}, ownTime: map[string]time.Duration{}}
+	all := &bpfprog.Observation{Window: time.Second, Programs: []bpfprog.Observed{seen(1, "on_switch", 3*time.Millisecond),
+		seen(2, "on_sample", time.Millisecond), seen(3, "on_symbol", time.Millisecond), seen(4, "other", time.Second)}}
+	p.add(&window{all, map[uint32]bool{1: true, 2: true, 3: true}, 1000})
+	if p.ownTime["on_switch"] != 3*time.Millisecond || p.ownTime[profiling] != 2*time.Millisecond || len(p.ownTime) != 2 {
+		t.Errorf("%v", p.ownTime)
+	}
+	if p.perSwitch != 5e-6 {
+		t.Errorf("%g s for each context switch", p.perSwitch)
+	}
+	p.add(&window{&bpfprog.Observation{Window: time.Second}, nil, 0})
+	if p.perSwitch != 0 || p.ownTime[profiling] != 2*time.Millisecond {
+		t.Errorf("after a window without switches: %g, %v", p.perSwitch, p.ownTime)
+	}
 }
 
 // TestCloseLeavesNothing checks the descriptors of this process, and that the kernel frees the BPF programs.
@@ -504,7 +527,7 @@ func TestParseEvents(t *testing.T) {
 	for i := range process.MaxEvents {
 		names = append(names, "dummy/name=d"+strconv.Itoa(i)+"/")
 	}
-	e := parseEvents(event.Host(), names)
+	e := parseEvents(event.Host(), names, 0)
 	var got []string
 	for _, one := range e.all {
 		got = append(got, one.Name+": "+one.Reason)
@@ -524,5 +547,16 @@ func TestParseEvents(t *testing.T) {
 	}
 	if last := e.all[len(e.all)-1]; !strings.Contains(last.Reason, "one event too many: 16 are possible") {
 		t.Errorf("%+v", last)
+	}
+	e = parseEvents(event.Host(), names[:6], 3)
+	reasons := map[string]string{}
+	for _, one := range e.all {
+		reasons[one.Name] = one.Reason
+	}
+	if reasons["page-faults"] != "" || reasons["faults"] != GivenUp || reasons["minor-faults"] != GivenUp || len(e.list.Events()) != 3 {
+		t.Errorf("the first three events: %q", reasons)
+	}
+	if r := reasons["cpu-clock:D"]; r == "" || r == GivenUp {
+		t.Errorf("what cannot be counted is not given up: %q", r)
 	}
 }

@@ -10,6 +10,7 @@ import (
 // Config says what a Collector counts.
 type Config struct {
 	Events []string       // in perf's syntax, each string one event or a list
+	Most   int            // count only this many events, the first ones: the others are given up to keep a budget; 0 for all
 	Dirs   container.Dirs // those of container.FindDirs if empty
 	Share  string         // directory in bpffs of the sessions to share perf events with, usually shared.Dir; empty to share none
 	Duty   Duty           // one second in sixty if zero

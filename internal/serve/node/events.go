@@ -9,6 +9,9 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
+// GivenUp is the reason of an event that is not counted because of Config.Most.
+const GivenUp = "given up to keep the budget"
+
 // events are the events of a configuration.
 type events struct {
 	all  []Event
@@ -17,8 +20,8 @@ type events struct {
 }
 
 // parseEvents parses the events of a configuration. An event that cannot be counted gets a reason: nodes of a fleet differ, and share a
-// configuration.
-func parseEvents(machine *event.Machine, names []string) events {
+// configuration. Beyond the first most, events are given up; 0 for none.
+func parseEvents(machine *event.Machine, names []string, most int) events {
 	var e events
 	known := make(map[string]bool)
 	add := func(name string, counted *event.Event, reason string) {
@@ -46,6 +49,9 @@ func parseEvents(machine *event.Machine, names []string) events {
 				reason = one.Name + " would keep others from the counters of the CPU: leave out the modifiers D and e"
 			} else if len(e.list) == process.MaxEvents {
 				reason = fmt.Sprintf("%s is one event too many: %d are possible", one.Name, process.MaxEvents)
+			}
+			if reason == "" && most > 0 && len(e.list) == most {
+				reason = GivenUp
 			}
 			add(one.Name, one, reason)
 		}

@@ -3,21 +3,35 @@ package node
 import (
 	"context"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/printable"
+	"github.com/bperf/bperf/internal/procfs"
 )
 
 // programs has what BPF programs did in the windows in which the kernel counted it.
 type programs struct {
 	known   map[uint32]*Program // those that were loaded at the end of the last window
 	window  time.Duration       // of all windows
-	own     map[uint32]string   // names of this process's programs, by ID
+	own     map[uint32]string   // names of the counter's programs, by ID
 	ownTime map[string]time.Duration
 	failed  error // of the last window
+
+	perSwitch float64 // run time of this process's programs in the last window for each context switch, in seconds; 0 if unknown
 }
+
+// window is what the kernel counted for a time.
+type window struct {
+	*bpfprog.Observation
+	held     map[uint32]bool // programs that this process held at the end
+	switches uint64          // context switches of the machine
+}
+
+// profiling is the name of all programs of profiles: they come and go with requests.
+const profiling = "profiles"
 
 // reason returns why programs are missing or old, or "".
 func (p *programs) reason() string {
@@ -40,8 +54,9 @@ func (p *programs) list() []Program {
 }
 
 // add adds a window.
-func (p *programs) add(o *bpfprog.Observation) {
+func (p *programs) add(o *window) {
 	loaded := make(map[uint32]*Program, len(o.Programs))
+	var own time.Duration
 	for _, seen := range o.Programs {
 		one := p.known[seen.ID]
 		if one == nil || one.Tag != seen.Tag {
@@ -51,12 +66,20 @@ func (p *programs) add(o *bpfprog.Observation) {
 		one.Time += seen.Use.RunTime
 		one.Window += o.Window
 		loaded[seen.ID] = one
-		if name, is := p.own[seen.ID]; is {
+		name, is := p.own[seen.ID]
+		if !is && o.held[seen.ID] {
+			name, is = profiling, true
+		}
+		if is {
 			p.ownTime[name] += seen.Use.RunTime
+			own += seen.Use.RunTime
 		}
 	}
 	p.known = loaded
 	p.window += o.Window
+	if p.perSwitch = 0; o.switches > 0 {
+		p.perSwitch = own.Seconds() / float64(o.switches)
+	}
 }
 
 // measure has the kernel count the runs of BPF programs from time to time.
@@ -79,8 +102,12 @@ func (c *Collector) measure(ctx context.Context) {
 }
 
 // observe has the kernel count the runs of BPF programs for a time.
-func observe(ctx context.Context, window time.Duration) (*bpfprog.Observation, error) {
+func observe(ctx context.Context, length time.Duration) (*window, error) {
 	all, err := bpfprog.Parse("all")
+	if err != nil {
+		return nil, err
+	}
+	before, err := procfs.ReadStat(os.DirFS("/proc"))
 	if err != nil {
 		return nil, err
 	}
@@ -89,10 +116,26 @@ func observe(ctx context.Context, window time.Duration) (*bpfprog.Observation, e
 		return nil, err
 	}
 	defer observer.Close()
-	if !wait(ctx, window) {
+	if !wait(ctx, length) {
 		return nil, ctx.Err()
 	}
-	return observer.Next()
+	seen, err := observer.Next()
+	if err != nil {
+		return nil, err
+	}
+	after, err := procfs.ReadStat(os.DirFS("/proc"))
+	if err != nil {
+		return nil, err
+	}
+	held, err := bpfprog.Held("/proc", os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	w := &window{seen, make(map[uint32]bool), after.Switches - before.Switches}
+	for _, id := range held {
+		w.held[id] = true
+	}
+	return w, nil
 }
 
 // wait waits for a time. It returns false if the context ends before.

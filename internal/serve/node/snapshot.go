@@ -70,6 +70,11 @@ type Loss struct {
 type Self struct {
 	CPUTime  time.Duration            // of the process, user and system
 	Memory   uint64                   // resident, in bytes
-	Programs map[string]time.Duration // run time of its own BPF programs in the windows, by name
+	Unfiled  uint64                   // the part of Memory that is of no file, in bytes: the kernel cannot drop it
+	Programs map[string]time.Duration // run time of its own BPF programs in the windows, by name; those of profiles have one name
 	Window   time.Duration            // time of all windows
+
+	// PerSwitch is the run time of its own BPF programs for each context switch of the machine in the last window, in seconds; 0 if unknown.
+	// Most of their runs are at context switches, so PerSwitch times the switches estimates their run time between windows.
+	PerSwitch float64
 }

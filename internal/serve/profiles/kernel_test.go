@@ -189,6 +189,61 @@ func TestTruth(t *testing.T) {
 	near(t, "the small pod", float64(values[1])/float64(values[0]+values[1]), used[1]/(used[0]+used[1]))
 }
 
+// TestRate changes the frequency while a process runs, switches the profile off, and on again. Each window has samples of one frequency
+// only. Each sample stands for the time between two of them, so that the values of windows can be added.
+func TestRate(t *testing.T) {
+	before := state(t)
+	p, windows, stop := running(t, Config{Frequency: 1000, Every: time.Second})
+	all, _ := pods(t, "busy")
+	all[0].newLoad(t, time.Hour).start() // ends with the test
+	frequency := func(w *Window) uint64 {
+		t.Helper()
+		e := w.Profile.Events[0]
+		if e.Samples == 0 {
+			t.Fatal("a window has no samples")
+		}
+		period := e.Value / e.Samples
+		if e.Value != e.Samples*period {
+			t.Errorf("%d ns of %d samples: periods are mixed", e.Value, e.Samples)
+		}
+		return uint64(time.Second) / period
+	}
+	if f := frequency(next(t, p, windows)); f != 1000 {
+		t.Errorf("%d Hz at the start", f)
+	}
+	for _, want := range []uint64{500, 250, 1000} {
+		p.SetRate(Rate{true, want})
+		f := uint64(0)
+		for range cap(windows) { // those of the frequency before
+			if f = frequency(next(t, p, windows)); f == want {
+				break
+			}
+		}
+		if f != want || !p.Settled() {
+			t.Errorf("%d Hz, want %d; settled: %t", f, want, p.Settled())
+		}
+	}
+	p.SetRate(Rate{})
+	for !p.Settled() || p.Err() != errOff {
+		time.Sleep(time.Millisecond)
+	}
+	if got := state(t); got != before {
+		t.Errorf("switched off, there are %+v, before the start %+v", got, before)
+	}
+	for len(windows) > 0 {
+		<-windows
+	}
+	p.SetRate(Rate{true, 250})
+	for p.Err() != nil {
+		time.Sleep(time.Millisecond)
+	}
+	if f := frequency(next(t, p, windows)); f != 250 {
+		t.Errorf("%d Hz after the profile was off", f)
+	}
+	p.SetRate(Rate{})
+	stop()
+}
+
 // TestNothingIsLeft compares the descriptors of BPF programs, maps and perf events of this process before and after a session.
 func TestNothingIsLeft(t *testing.T) {
 	require.Root(t)

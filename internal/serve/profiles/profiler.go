@@ -67,6 +67,16 @@ type Profiler struct {
 	windows []kept     // the oldest first
 	bytes   uint64     // of windows
 	err     error      // why there is no profile at the moment; nil if there is one
+	rate    Rate       // that is wanted
+	running Rate       // of the session; off without one
+
+	changed chan struct{} // has an element after rate has changed
+}
+
+// Rate says how often the profile without end samples, and whether it is taken at all.
+type Rate struct {
+	On        bool
+	Frequency uint64 // samples per second and CPU
 }
 
 // kept is a window and its size.
@@ -88,7 +98,7 @@ func New(cfg Config) (*Profiler, error) {
 	if cfg.Every < time.Second {
 		return nil, fmt.Errorf("profiles of %v: an interval must be at least 1s", cfg.Every)
 	}
-	p := &Profiler{cfg: cfg, entries: entries(cfg.Frequency, cfg.OffCPU)}
+	p := &Profiler{cfg: cfg, entries: entries(cfg.Frequency, cfg.OffCPU), rate: Rate{true, cfg.Frequency}, changed: make(chan struct{}, 1)}
 	if cfg.Events == "" {
 		return p, nil
 	}
@@ -139,6 +149,63 @@ func (p *Profiler) Err() error {
 	return p.err
 }
 
+// SetRate changes the rate from the end of the present window on. No window has samples of two frequencies. Samples carry the time or the
+// events between two of them, so the sums of windows of different frequencies can be compared and added.
+func (p *Profiler) SetRate(r Rate) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rate = r
+	select {
+	case p.changed <- struct{}{}:
+	default: // the element is still there
+	}
+}
+
+// Settled reports whether nothing runs at another rate than the one of SetRate.
+func (p *Profiler) Settled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.running.On || p.running == p.rate
+}
+
+// errOff is why there is no profile while the rate is off.
+var errOff = errors.New("given up to keep the budget")
+
+// begin waits until the profile is wanted, and returns its rate. It returns false if the context is done before.
+func (p *Profiler) begin(ctx context.Context) (Rate, bool) {
+	for {
+		p.mu.Lock()
+		r := p.rate
+		p.running = r
+		if !r.On {
+			p.err = errOff
+		}
+		p.mu.Unlock()
+		if r.On {
+			return r, ctx.Err() == nil
+		}
+		select {
+		case <-ctx.Done():
+			return r, false
+		case <-p.changed:
+		}
+	}
+}
+
+// end says that the session has ended.
+func (p *Profiler) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = Rate{}
+}
+
+// wants reports whether a rate is the wanted one.
+func (p *Profiler) wants(r Rate) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rate == r
+}
+
 // The times between two attempts to profile.
 const (
 	leastPause = time.Second
@@ -150,12 +217,20 @@ const (
 func (p *Profiler) Run(ctx context.Context) {
 	pause := leastPause
 	for ctx.Err() == nil {
-		windows, err := p.session(ctx)
+		rate, ok := p.begin(ctx)
+		if !ok {
+			return
+		}
+		windows, err := p.session(ctx, rate)
+		p.end()
 		if ctx.Err() != nil {
 			return
 		}
 		if windows > 0 {
 			pause = leastPause
+		}
+		if errors.Is(err, errRate) {
+			continue
 		}
 		if errors.Is(err, errAfresh) {
 			p.cfg.Log.Warn("profiles begin afresh: too many records of processes were lost to follow these")
@@ -178,16 +253,19 @@ func (p *Profiler) Run(ctx context.Context) {
 // errAfresh ends a session that has lost many records. The processes whose start or end it has missed would stay in its memory.
 var errAfresh = errors.New("too many records were lost")
 
+// errRate ends a session because another rate is wanted.
+var errRate = errors.New("the rate has changed")
+
 // When a session begins afresh: after this many lost records, but not before this many windows.
 const (
 	mostLost     = 10_000
 	leastWindows = 20
 )
 
-// session profiles until the context is done or an error happens. It returns the number of windows.
-func (p *Profiler) session(ctx context.Context) (windows int, err error) {
+// session profiles until the context is done, the rate changes or an error happens. It returns the number of windows.
+func (p *Profiler) session(ctx context.Context, rate Rate) (windows int, err error) {
 	known := newNames(p.cfg.Container)
-	cfg := sampling(ctx, p.list, p.cfg.Frequency, known, p.cfg.OffCPU)
+	cfg := sampling(ctx, p.list, rate.Frequency, known, p.cfg.OffCPU)
 	cfg.Every, cfg.Entries = p.cfg.Every, p.entries
 	cfg.Record.Allowance = allowance.New(symbolMemory)
 	lost := uint64(0)
@@ -201,6 +279,9 @@ func (p *Profiler) session(ctx context.Context) (windows int, err error) {
 		known.turn()
 		if lost += all.Losses.Records; lost > mostLost && windows >= leastWindows {
 			return errAfresh
+		}
+		if !p.wants(rate) {
+			return errRate
 		}
 		return nil
 	}

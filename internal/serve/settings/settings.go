@@ -39,6 +39,8 @@ type Settings struct {
 	Profile Profile       `yaml:"profile"`
 	Push    []push.Config `yaml:"push"`
 
+	Budget Budget `yaml:"budget"`
+
 	Log Log `yaml:"log"`
 }
 
@@ -196,7 +198,7 @@ const (
 	maxPushes    = 16
 )
 
-// Check checks the values, and sets Log.Level.
+// Check checks the values, and sets Budget.Limits and Log.Level.
 func (s *Settings) Check() error {
 	if len(s.Listen) == 0 {
 		return errors.New("listen: there is no address: name at least one, such as 127.0.0.1:9465")
@@ -229,6 +231,9 @@ func (s *Settings) Check() error {
 	}
 	if n := len(s.Push); n > maxPushes {
 		return fmt.Errorf("push: there are %d servers: at most %d are possible", n, maxPushes)
+	}
+	if err := s.Budget.parse(); err != nil {
+		return fmt.Errorf("budget: %w", err)
 	}
 	if err := s.Log.Level.UnmarshalText([]byte(s.Log.LevelName)); err != nil {
 		return fmt.Errorf("log: unknown level %q: debug, info, warn and error are possible", printable.Text(s.Log.LevelName))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bperf/bperf/internal/serve/budget"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -52,6 +53,7 @@ roles:
   loopback: []
   users: {alice: [read, metrics]}
 bpf_statistics: {every: 90s}
+budget: {cpu: 0.5%, memory: 1G}
 log: {level: debug}
 `))
 	if err != nil {
@@ -62,6 +64,7 @@ log: {level: debug}
 	want.Roles.Loopback = 0
 	want.Roles.Users = map[string]RoleSet{"alice": Read | Metrics}
 	want.Statistics.Every = 90 * time.Second
+	want.Budget = Budget{"0.5%", "1G", budget.Limits{CPU: 0.005, Memory: 1 << 30}}
 	want.Log = Log{Level: slog.LevelDebug, Format: "logfmt", LevelName: "debug"}
 	if diff := cmp.Diff(want, s); diff != "" {
 		t.Error(diff)
@@ -85,6 +88,13 @@ func TestParseErrors(t *testing.T) {
 		{"events: [" + strings.Repeat("cycles,", 65) + "]", "events: there are 65: at most 64 are possible"},
 		{"series_limit: 0", "series_limit: 0 is not between 1 and 1000000"},
 		{"bpf_statistics: {on: 2m}", "bpf_statistics: on must be at least 1ms, and at most every: on is 2m0s, every is 1m0s"},
+		{"budget: {cpu: 1}", `budget: cpu: "1" is not a percentage of all CPUs, such as 1%, or 0 for no limit`},
+		{"budget: {cpu: NaN%}", `budget: cpu: "NaN%" is not a percentage of all CPUs, such as 1%, or 0 for no limit`},
+		{"budget: {cpu: 101%}", `budget: cpu: "101%" is not a percentage of all CPUs, such as 1%, or 0 for no limit`},
+		{"budget: {cpu: -1%}", `budget: cpu: "-1%" is not a percentage of all CPUs, such as 1%, or 0 for no limit`},
+		{"budget: {memory: 64}", `budget: memory: "64" is not a size of at least 32M, such as 64M or 1G, or 0 for no limit`},
+		{"budget: {memory: 31M}", `budget: memory: "31M" is not a size of at least 32M, such as 64M or 1G, or 0 for no limit`},
+		{"budget: {memory: 99999G}", `budget: memory: "99999G" is not a size of at least 32M, such as 64M or 1G, or 0 for no limit`},
 		{"log: {level: loud}", `log: unknown level "loud": debug, info, warn and error are possible`},
 		{"log: {format: xml}", `log: unknown format "xml": logfmt and json are possible`},
 		{"roles: {users: {a: [root]}}", `unknown role "root": the roles are metrics, read and record`},
@@ -92,6 +102,18 @@ func TestParseErrors(t *testing.T) {
 		if _, err := Parse([]byte(test.text)); err == nil || err.Error() != test.want {
 			t.Errorf("%q:\n got %v\nwant %s", test.text, err, test.want)
 		}
+	}
+}
+
+// TestNoBudget checks the values without limit.
+func TestNoBudget(t *testing.T) {
+	require.NoKernel(t)
+	if l := Default().Budget.Limits; l != (budget.Limits{CPU: 0.01, Memory: 64 << 20}) {
+		t.Errorf("by default %+v", l)
+	}
+	s, err := Parse([]byte("budget: {cpu: 0, memory: 0}"))
+	if err != nil || s.Budget.Limits != (budget.Limits{}) {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 

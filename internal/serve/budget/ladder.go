@@ -1,0 +1,50 @@
+package budget
+
+// Plan is what the daemon does at a level.
+type Plan struct {
+	Frequency uint64 // of the profile that is taken all the time, in samples per second and CPU; 0 if it samples nothing
+	Events    int    // that are counted: the first ones of the configuration
+	Profile   bool   // the profile is taken
+}
+
+// leastFrequency is the lowest sampling frequency, in samples per second and CPU.
+const leastFrequency = 2
+
+// Ladder returns the plan of each level. The first one is all that the configuration asks for. From level to level the sampling frequency
+// is halved, then the number of events, down to one; at last the profile is given up.
+func Ladder(all Plan) []Plan {
+	plans := []Plan{all}
+	p := all
+	for p.Profile && p.Frequency/2 >= leastFrequency {
+		p.Frequency /= 2
+		plans = append(plans, p)
+	}
+	for p.Events > 1 {
+		p.Events /= 2
+		plans = append(plans, p)
+	}
+	if p.Profile {
+		p.Profile, p.Frequency = false, 0
+		plans = append(plans, p)
+	}
+	return plans
+}
+
+// GivenUp is what a plan gives up, as shares (0 to 1) of what the configuration asks for.
+type GivenUp struct {
+	Frequency, Events, Stacks float64
+}
+
+// GivesUp returns what p gives up of all. Without the profile, all of the frequency is given up, too.
+func (p Plan) GivesUp(all Plan) (g GivenUp) {
+	if all.Frequency > 0 {
+		g.Frequency = 1 - float64(p.Frequency)/float64(all.Frequency)
+	}
+	if all.Events > 0 {
+		g.Events = 1 - float64(p.Events)/float64(all.Events)
+	}
+	if all.Profile && !p.Profile {
+		g.Stacks = 1
+	}
+	return g
+}

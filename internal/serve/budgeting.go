@@ -1,0 +1,250 @@
+package serve
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/internal/serve/budget"
+	"github.com/bperf/bperf/internal/serve/node"
+	"github.com/bperf/bperf/internal/serve/profiles"
+	"github.com/bperf/bperf/internal/serve/settings"
+)
+
+// budgetPeriod is the time between two measurements of the daemon's cost.
+const budgetPeriod = 10 * time.Second
+
+// budgeting measures what the daemon takes, and says what it may do. All but its metrics is for one goroutine.
+type budgeting struct {
+	log         *slog.Logger
+	tick        <-chan time.Time     // ends a period
+	measure     func() (cost, error) // since any time
+	memoryLimit int64                // of the Go runtime before there was a budget, in bytes
+
+	controller *budget.Controller
+	ladder     []budget.Plan // by level
+	last       cost          // at the end of the last period
+	perSwitch  float64       // the last that is known
+	changing   bool          // the last period ended with a change that is not complete, or had one in it
+	failed     bool          // the last measurement failed
+
+	status atomic.Pointer[budgetStatus] // nil until counting has begun
+}
+
+// cost is what the daemon and the node have taken up to a moment.
+type cost struct {
+	time      time.Time
+	cpu       time.Duration // CPU time of the process
+	memory    uint64        // resident, without pages of files, in bytes
+	perSwitch float64       // run time of own BPF programs for each context switch, in seconds; 0 if unknown
+	switches  uint64        // context switches of the node
+	cpus      int           // that are online
+}
+
+// budgetStatus is what the metrics of the budget show. Nobody may change it.
+type budgetStatus struct {
+	level        int
+	givenUp      budget.GivenUp
+	process, bpf budget.Value // shares (0 to 1) of the CPU time of the node in the last period
+	memory       budget.Value // in bytes, at the end of the last period
+	limits       budget.Limits
+}
+
+func newBudgeting(log *slog.Logger, measure func() (cost, error)) *budgeting {
+	return &budgeting{log: log, tick: time.Tick(budgetPeriod), measure: measure, memoryLimit: debug.SetMemoryLimit(-1)}
+}
+
+// cost measures the daemon.
+func (d *Daemon) cost() (cost, error) {
+	g := d.current.Load()
+	if g == nil {
+		return cost{}, errStarting
+	}
+	self, err := g.collector.Self()
+	if err != nil {
+		return cost{}, err
+	}
+	stat, err := procfs.ReadStat(os.DirFS("/proc"))
+	if err != nil {
+		return cost{}, err
+	}
+	return cost{time.Now(), self.CPUTime, self.Unfiled, self.PerSwitch, stat.Switches, len(stat.CPUs)}, nil
+}
+
+// begin begins at level 0 with what the settings ask for.
+func (b *budgeting) begin(limits budget.Limits, all budget.Plan) {
+	b.ladder = budget.Ladder(all)
+	b.controller = budget.New(limits, len(b.ladder)-1)
+	b.last, b.changing = cost{}, true // the start is no measure of what follows
+	b.status.Store(&budgetStatus{limits: limits})
+	debug.SetMemoryLimit(goMemoryLimit(limits.Memory, b.memoryLimit))
+}
+
+// end undoes what concerns the whole process.
+func (b *budgeting) end() { debug.SetMemoryLimit(b.memoryLimit) }
+
+// goMemoryLimit returns the limit for the Go runtime, which makes it collect garbage earlier. It is below the budget, because it is not a
+// strict one, and so much that memory at the limit does not keep the level up. without is the limit without budget.
+func goMemoryLimit(memory uint64, without int64) int64 {
+	if memory == 0 {
+		return without
+	}
+	return min(int64(memory/8*7), without)
+}
+
+// next ends a period, and returns the plan of the next one. settled says that the last plan has taken effect.
+func (b *budgeting) next(settled bool) budget.Plan {
+	now, err := b.measure()
+	if err != nil && !b.failed {
+		b.log.Warn("the cost of bperf is not known: the budget gives up nothing, and takes up nothing", "error", err)
+	}
+	b.failed = err != nil
+	status := budgetStatus{limits: b.status.Load().limits}
+	m := budget.Measurement{Pending: b.changing || !settled}
+	if err == nil {
+		if now.perSwitch > 0 {
+			b.perSwitch = now.perSwitch
+		}
+		status.process, status.bpf = shares(&b.last, &now, b.perSwitch)
+		status.memory = budget.Known(float64(now.memory))
+		m.CPU, m.Memory = status.process, status.memory
+		m.CPU.Of += status.bpf.Of // 0 if unknown
+	}
+	b.last = now
+	before := b.controller.Level()
+	status.level = b.controller.Next(m)
+	plan := b.ladder[status.level]
+	status.givenUp = plan.GivesUp(b.ladder[0])
+	b.status.Store(&status)
+	b.changing = status.level != before || !settled
+	details := []any{"level", status.level, "frequency", plan.Frequency, "events", plan.Events, "profile", plan.Profile,
+		"cpu", fmt.Sprintf("%.2f%%", 100*m.CPU.Of), "memory", fmt.Sprintf("%.1fM", m.Memory.Of/(1<<20))}
+	switch {
+	case status.level > before:
+		b.log.Warn("over the budget: bperf gives up something", details...)
+	case status.level < before:
+		b.log.Info("under the budget: bperf takes up something again", details...)
+	}
+	return plan
+}
+
+// shares returns what the process and its BPF programs have taken of the CPU time of the node between two moments. That of the programs is
+// estimated from the number of context switches.
+func shares(before, now *cost, perSwitch float64) (process, bpf budget.Value) {
+	available := now.time.Sub(before.time).Seconds() * float64(now.cpus)
+	if before.time.IsZero() || available <= 0 || now.switches < before.switches {
+		return process, bpf
+	}
+	process = budget.Known((now.cpu - before.cpu).Seconds() / available)
+	if perSwitch > 0 {
+		bpf = budget.Known(perSwitch * float64(now.switches-before.switches) / available)
+	}
+	return process, bpf
+}
+
+// wanted returns the plan of what the settings ask for.
+func (d *Daemon) wanted(s *settings.Settings, collector *node.Collector) budget.Plan {
+	p := budget.Plan{Events: collector.Counted(), Profile: d.pushing != nil}
+	if p.Profile && (s.Profile.Event != "" || !s.Profile.OffCPU) {
+		p.Frequency = s.Profile.Frequency
+	}
+	return p
+}
+
+// beginBudget begins to keep the budget of the settings, with all that they ask for.
+func (d *Daemon) beginBudget(s *settings.Settings, collector *node.Collector) {
+	all := d.wanted(s, collector)
+	d.budget.begin(s.Budget.Limits, all)
+	d.setRate(s, all)
+}
+
+// setRate makes the profiler follow a plan.
+func (d *Daemon) setRate(s *settings.Settings, plan budget.Plan) {
+	if d.pushing == nil {
+		return
+	}
+	rate := profiles.Rate{On: plan.Profile, Frequency: plan.Frequency}
+	if plan.Frequency == 0 { // nothing is sampled, but a session has a frequency
+		rate.Frequency = s.Profile.Frequency
+	}
+	d.pushing.profiler.SetRate(rate)
+}
+
+// keepBudget ends a period: it measures, and gives up or takes up something.
+func (d *Daemon) keepBudget() {
+	g := d.current.Load()
+	plan := d.budget.next(d.pushing == nil || d.pushing.profiler.Settled())
+	d.setRate(g.settings, plan)
+	if plan.Events == g.collector.Counted() {
+		return
+	}
+	collector, err := open(g.settings, plan.Events)
+	if err != nil {
+		d.budget.changing = true
+		d.log.Warn("the number of events stays: the counters of another number cannot be opened", "error", err)
+		return
+	}
+	d.use(g.settings, collector)
+	if err := g.collector.Close(); err != nil {
+		d.log.Warn("close the counters of another number of events", "error", err)
+	}
+}
+
+// Metrics of the budget.
+var (
+	levelDesc = prometheus.NewDesc("bperf_budget_level",
+		"What bperf gives up to keep its budget: 0 is nothing, and each level gives up more than the one below.", nil, nil)
+	cpuRatioDesc = prometheus.NewDesc("bperf_budget_cpu_ratio",
+		"Share of the CPU time of all CPUs that bperf took in the last period. That of its BPF programs is an estimate.", []string{"part"}, nil)
+	givenUpDesc = prometheus.NewDesc("bperf_budget_given_up",
+		"Share of what the configuration asks for that is given up to keep the budget.", []string{"what"}, nil)
+	memoryDesc = prometheus.NewDesc("bperf_budget_memory_bytes",
+		"Resident memory of bperf without pages of files, which the kernel can drop.", nil, nil)
+	cpuLimitDesc = prometheus.NewDesc("bperf_budget_cpu_limit_ratio",
+		"Budget: the share of the CPU time of all CPUs that bperf may take.", nil, nil)
+	memoryLimitDesc = prometheus.NewDesc("bperf_budget_memory_limit_bytes",
+		"Budget: the resident memory that bperf may take, without pages of files.", nil, nil)
+)
+
+// Describe sends the descriptions of the metrics.
+func (b *budgeting) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{levelDesc, cpuRatioDesc, memoryDesc, givenUpDesc, cpuLimitDesc, memoryLimitDesc} {
+		out <- d
+	}
+}
+
+// Collect sends the metrics.
+func (b *budgeting) Collect(out chan<- prometheus.Metric) {
+	s := b.status.Load()
+	if s == nil {
+		return
+	}
+	send := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	send(levelDesc, float64(s.level))
+	if s.process.Known {
+		send(cpuRatioDesc, s.process.Of, "process")
+	}
+	if s.bpf.Known {
+		send(cpuRatioDesc, s.bpf.Of, "bpf_programs")
+	}
+	if s.memory.Known {
+		send(memoryDesc, s.memory.Of)
+	}
+	send(givenUpDesc, s.givenUp.Frequency, "sampling_frequency")
+	send(givenUpDesc, s.givenUp.Events, "events")
+	send(givenUpDesc, s.givenUp.Stacks, "stacks")
+	if s.limits.CPU > 0 {
+		send(cpuLimitDesc, s.limits.CPU)
+	}
+	if s.limits.Memory > 0 {
+		send(memoryLimitDesc, float64(s.limits.Memory))
+	}
+}
