@@ -38,7 +38,7 @@ func (v *view) formatted(r rate, l *line, format, unit string) string {
 	}
 	if isNaN(r.value) {
 		if drawn != "" {
-			return "– " + drawn
+			return drawn + " –"
 		}
 		return ""
 	}
@@ -46,7 +46,7 @@ func (v *view) formatted(r rate, l *line, format, unit string) string {
 	if r.scaled {
 		number = "≈ " + number
 	}
-	return "<span>" + number + "</span>" + drawn
+	return drawn + "<span>" + number + "</span>"
 }
 
 func numeral(f float32, format string) string {

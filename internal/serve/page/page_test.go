@@ -43,7 +43,7 @@ func snapshot(n int) *node.Snapshot {
 	return &node.Snapshot{
 		Time: start.Add(time.Duration(n) * every),
 		Events: []node.Event{{Name: "cycles"}, {Name: "instructions"}, {Name: "cache-misses"},
-			{Name: "nosuch", Reason: "this CPU has no such event"}, {Name: "page-faults"}},
+			{Name: "nosuch", Reason: "nosuch: this CPU has no such event"}, {Name: "page-faults"}},
 		CPUs: []node.CPU{{Number: 0, Readings: readings(1)}, {Number: 3, Readings: readings(2)}},
 		Containers: []node.Container{
 			{Name: container.Name{Cgroup: 8, Path: "/system.slice/cron.service"}, CPUTime: window / 100, Switches: 20 * steps},
@@ -179,7 +179,7 @@ func TestHistory(t *testing.T) {
 	if r := p.last.rows; r[1].Cgroup != cart.Cgroup || !isNaN(r[1].rates[cpuTime].value) || !isNaN(p.last.own.value) || !isNaN(p.last.events[0].value) {
 		t.Errorf("after counts began anew: %v", r)
 	}
-	if got := get(t, p, "/", http.StatusOK); !strings.Contains(got, "– <svg") || strings.Contains(got, "NaN") {
+	if got := get(t, p, "/", http.StatusOK); !strings.Contains(got, "</svg> –") || strings.Contains(got, "NaN") {
 		t.Errorf("after counts began anew:\n%s", got)
 	}
 	p.add(&node.Snapshot{Events: []node.Event{{Name: "other"}}}, nil)

@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/bperf/bperf/internal/serve/push"
@@ -17,7 +18,7 @@ func (v *view) problems() []problem {
 	var all []problem
 	for _, e := range s.Events {
 		if e.Reason != "" {
-			all = append(all, problem{"The event " + e.Name + " is not counted", e.Reason})
+			all = append(all, problem{"The event " + e.Name + " is not counted", strings.TrimPrefix(e.Reason, e.Name+": ")})
 		}
 	}
 	for _, p := range []problem{{"Containers are missing", s.NoContainers}, {"BPF programs are missing", s.NoPrograms},

@@ -258,13 +258,9 @@ func (v *view) programs(b *bytes.Buffer) {
 	b.WriteString(`<table class="cards"><thead><tr><th>Name</th><th class="n">CPU</th><th class="n">Runs/s</th><th class="n">Time per run</th>` +
 		"</tr></thead>\n<tbody>\n")
 	for _, p := range ran[:min(len(ran), mostPrograms)] {
-		own := ""
-		if _, is := s.Self.Programs[p.Name]; is {
-			own = ", of bperf"
-		}
-		fmt.Fprintf(b, `<tr><td class="name"><bdi>%s</bdi> <small>%s %d, tag %s%s</small></td><td class="n" data-l="CPU">%.3f %%</td>`+
+		fmt.Fprintf(b, `<tr><td class="name"><bdi>%s</bdi> <small>%s %d, tag %s</small></td><td class="n" data-l="CPU">%.3f %%</td>`+
 			`<td class="n" data-l="Runs/s">%s</td><td class="n" data-l="Time per run">%.0f ns</td></tr>`+"\n", text(cmp.Or(p.Name, "(no name)")), text(p.Type), p.ID,
-			text(p.Tag), own, percent(p.Time, p.Window), short(float64(p.Runs)/p.Window.Seconds()), float64(p.Time)/float64(p.Runs))
+			text(p.Tag), percent(p.Time, p.Window), short(float64(p.Runs)/p.Window.Seconds()), float64(p.Time)/float64(p.Runs))
 	}
 	b.WriteString("</tbody></table>\n")
 	leftOut(b, len(ran)-mostPrograms, "programs that took less time")
