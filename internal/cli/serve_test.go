@@ -99,7 +99,7 @@ func TestServe(t *testing.T) {
 		d := startServe(t)
 		d.await("/metrics", `bperf_node_events_total{cpu="0",event="page-faults"}`)
 		d.await("/metrics", `bperf_bpf_program_runs_total{`)
-		d.await("/", "/metrics")
+		d.await("/", "(?s)<h2 id=\"cpus\">.*page-faults.*<h2 id=\"missing\">")
 		if err := d.stop(sig); err != nil {
 			t.Errorf("%v: %v", sig, err)
 		}
@@ -228,6 +228,8 @@ func TestServeProfiles(t *testing.T) {
 		t.Errorf("pushed: %s %s", r.Method, r.URL)
 	}
 	d.await("/metrics", "bperf_profiling 1")
+	d.await("/flamegraph", `(?s)cpu-clock: \d+ samples.*<svg class="flame"`)
+	d.await("/", `(?s)href="/flamegraph".*<h2 id="pushes">.*`+server.URL)
 	if err := d.stop(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}

@@ -43,7 +43,7 @@ func WriteHTML(w io.Writer, p, base *profile.Profile, o *Options) error {
 <body>
 <header>
 <h1>%s</h1>
-`, escape(pageTitle(p)), pageStyle, flameStyle, escape(pageTitle(p)))
+`, escape(pageTitle(p, o)), pageStyle, flameStyle, escape(pageTitle(p, o)))
 	if len(p.Info.Command) > 0 {
 		fmt.Fprintf(out, "<p>%s</p>\n", escape(strings.Join(p.Info.Command, " ")))
 	}
@@ -71,10 +71,16 @@ func WriteHTML(w io.Writer, p, base *profile.Profile, o *Options) error {
 	return out.Flush()
 }
 
-func pageTitle(p *profile.Profile) string {
-	title := "Profile"
+// PageScript returns the text of the only script of the pages of WriteHTML, for the hash in a Content-Security-Policy.
+func PageScript() string { return flameScript }
+
+func pageTitle(p *profile.Profile, o *Options) string {
+	title, of := "Profile", " of "
+	if o.Title != "" {
+		title, of = title+of+o.Title, " on "
+	}
 	if p.Info.Hostname != "" {
-		title += " of " + p.Info.Hostname
+		title += of + p.Info.Hostname
 	}
 	if !p.Info.Start.IsZero() {
 		title += p.Info.Start.Format(", 2006-01-02 15:04:05 MST")

@@ -18,6 +18,7 @@ import (
 
 // Options select what a report shows. There is one for each flag of perf report, so that they are many.
 type Options struct {
+	Title    string   // whose profile WriteHTML shows; "" for the host only
 	Sort     []string // keys that distinguish rows: see Keys; nil for the default
 	Labels   []string // tags of the profile that are keys too
 	Fields   []string // columns in output order, values and keys; if empty, the values of the flags below, then the keys

@@ -105,6 +105,20 @@ func (p *pushing) push(w *profiles.Window) {
 	}
 }
 
+// stats returns the numbers of the queues.
+func (p *pushing) stats() []push.Stats {
+	var all []push.Stats
+	for _, q := range p.queues {
+		all = append(all, q.Stats())
+	}
+	return all
+}
+
+// windows returns the last profiles, and why there is none at the moment.
+func (p *pushing) windows() ([]*profiles.Window, error) {
+	return p.profiler.Windows(), p.profiler.Err()
+}
+
 // Metrics of pushing. The URL has no secrets.
 var (
 	pushLabels      = []string{"kind", "url"}

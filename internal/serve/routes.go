@@ -1,7 +1,6 @@
 package serve
 
 import (
-	_ "embed"
 	"io"
 	"net/http"
 	"time"
@@ -13,13 +12,14 @@ import (
 	"github.com/bperf/bperf/internal/serve/web"
 )
 
-// page lists what there is to ask for.
-//
-//go:embed page.html
-var page string
-
 // maxScrapes is the limit of scrapes at once: each holds all its series in memory.
 const maxScrapes = 4
+
+// The limits of pages and flame graphs that are drawn at once.
+const (
+	maxPages       = 4
+	maxFlameGraphs = 2
+)
 
 // profileTimeout is the time-out of a profile: the longest one, and the time to begin it and to find its symbols.
 const profileTimeout = profiles.DefaultMostSeconds*time.Second + time.Minute
@@ -27,7 +27,8 @@ const profileTimeout = profiles.DefaultMostSeconds*time.Second + time.Minute
 // routes returns what the daemon answers.
 func (d *Daemon) routes() []web.Route {
 	return []web.Route{
-		{Pattern: "/{$}", Roles: settings.AnyRole, Handler: text("text/html; charset=utf-8", page)},
+		{Pattern: "/{$}", Roles: settings.Metrics, Limit: maxPages, Handler: d.page},
+		{Pattern: "/flamegraph", Roles: settings.Read, Limit: maxFlameGraphs, Handler: http.HandlerFunc(d.page.FlameGraph)},
 		{Pattern: "/metrics", Roles: settings.Metrics, Limit: maxScrapes, Handler: http.HandlerFunc(d.serveMetrics)},
 		{Pattern: "/debug/pprof/{$}", Roles: settings.Read, Handler: d.pull.Index()},
 		{Pattern: "/debug/pprof/profile", Roles: settings.Read, Timeout: profileTimeout, Handler: d.started(d.pull.Profile())},

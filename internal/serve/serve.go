@@ -22,6 +22,7 @@ import (
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/metrics"
 	"github.com/bperf/bperf/internal/serve/node"
+	"github.com/bperf/bperf/internal/serve/page"
 	"github.com/bperf/bperf/internal/serve/profiles"
 	"github.com/bperf/bperf/internal/serve/settings"
 	"github.com/bperf/bperf/internal/serve/web"
@@ -52,8 +53,9 @@ type Daemon struct {
 	log     *slog.Logger
 	server  *web.Server
 	pull    *profiles.Pull
-	pushing *pushing             // nil without servers to push to
-	budget  *budgeting           // what the daemon takes, and may take
+	pushing *pushing   // nil without servers to push to
+	budget  *budgeting // what the daemon takes, and may take
+	page    *page.Page
 	own     *prometheus.Registry // metrics of the daemon itself
 	reloads *reloads
 	current atomic.Pointer[generation] // nil while the daemon starts
@@ -79,6 +81,7 @@ func New(config Config) (*Daemon, error) {
 	if d.pushing, err = openPushing(s, d.log, d.Container); err != nil {
 		return nil, err
 	}
+	d.page = d.newPage()
 	if d.server, err = web.Listen(s, d.log, d.routes()); err != nil {
 		if d.pushing != nil {
 			err = errors.Join(err, d.pushing.close())
@@ -117,7 +120,8 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(serving) }()
 	err := d.start()
-	var pushed sync.WaitGroup
+	var drawn, pushed sync.WaitGroup
+	drawn.Go(func() { d.page.Run(serving) })
 	var pushErr error
 	if d.pushing != nil {
 		pushed.Go(func() { pushErr = d.pushing.run(serving) })
@@ -130,6 +134,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	}
 	stop()
 	d.budget.end()
+	drawn.Wait()
 	pushed.Wait()
 	if pushErr != nil { // the servers' fault, and counted
 		d.log.Warn("profiles were not pushed", "error", pushErr)
@@ -139,6 +144,18 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	}
 	d.log.Info("ended")
 	return err
+}
+
+// newPage returns the page of this node.
+func (d *Daemon) newPage() *page.Page {
+	config := page.Config{Version: d.config.Version, Snapshot: d.Snapshot}
+	if host, err := os.Hostname(); err == nil { // the page does without
+		config.Host = host
+	}
+	if d.pushing != nil {
+		config.Pushes, config.Windows = d.pushing.stats, d.pushing.windows
+	}
+	return page.New(config)
 }
 
 // start begins to count.

@@ -1,0 +1,96 @@
+package page
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/bperf/bperf/internal/serve/push"
+)
+
+// problem is something that does not work.
+type problem struct{ what, why string }
+
+// problems returns what does not work on this node, or not completely.
+func (v *view) problems() []problem {
+	s := v.step.now
+	var all []problem
+	for _, e := range s.Events {
+		if e.Reason != "" {
+			all = append(all, problem{"The event " + e.Name + " is not counted", strings.TrimPrefix(e.Reason, e.Name+": ")})
+		}
+	}
+	for _, p := range []problem{{"Containers are missing", s.NoContainers}, {"BPF programs are missing", s.NoPrograms},
+		{"Counters are not shared with other sessions of bperf", s.NotShared}} {
+		if p.why != "" {
+			all = append(all, p)
+		}
+	}
+	for _, l := range s.Losses {
+		if l.Count > 0 {
+			all = append(all, problem{"Not counted", fmt.Sprintf("%s: %d since the start", l.What, l.Count)})
+		}
+	}
+	return all
+}
+
+// missing writes the section of problems.
+func (v *view) missing(b *bytes.Buffer, all []problem) {
+	heading(b, "missing", "What does not work here")
+	if len(all) == 0 {
+		b.WriteString("<p>Everything works that the configuration asks for.</p>\n")
+		return
+	}
+	b.WriteString("<ul>\n")
+	for _, p := range all {
+		fmt.Fprintf(b, "<li>%s: %s</li>\n", text(p.what), text(p.why))
+	}
+	b.WriteString("</ul>\n")
+}
+
+// servers writes the section of the servers that get profiles.
+func (v *view) servers(b *bytes.Buffer) {
+	heading(b, "pushes", "Pushes")
+	if len(v.pushes) == 0 {
+		b.WriteString("<p>Profiles are pushed to no server.</p>\n")
+		return
+	}
+	b.WriteString(`<table class="cards"><thead><tr><th>Server</th><th class="n">Accepted</th><th class="n">Dropped</th><th class="n">Waiting</th>` +
+		"<th>Last answer</th></tr></thead>\n<tbody>\n")
+	for i := range v.pushes {
+		v.server(b, &v.pushes[i])
+	}
+	b.WriteString("</tbody></table>\n")
+}
+
+func (v *view) server(b *bytes.Buffer, s *push.Stats) {
+	dropped := ""
+	for why, d := range s.Dropped {
+		if d.Profiles > 0 {
+			dropped += fmt.Sprintf(`<br><span class="bad">%s %d</span>`, push.Reason(why), d.Profiles)
+		}
+	}
+	if dropped == "" {
+		dropped = "<br>none"
+	}
+	answer := "none yet"
+	if !s.LastSuccess.IsZero() {
+		answer = "success at " + clock(s.LastSuccess)
+	}
+	if s.LastError != "" {
+		answer = fmt.Sprintf(`<span class="bad">%s: %s</span><br>last success: %s`, clock(s.LastFailure), text(s.LastError), answerTime(s.LastSuccess))
+	}
+	fmt.Fprintf(b, `<tr><td class="name">%s <small>%s</small></td><td class="n" data-l="Accepted">%d profiles, %s</td><td class="n" data-l="Dropped">%s</td>`+
+		`<td class="n" data-l="Waiting">%d requests, %s of %s</td><td class="name">%s</td></tr>`+"\n", text(s.Kind), text(s.URL), s.Profiles, mebibytes(s.Bytes),
+		"<span>"+dropped[len("<br>"):]+"</span>", s.Waiting, mebibytes(uint64(s.WaitingBytes)), mebibytes(uint64(s.Limit)), answer)
+}
+
+func answerTime(t time.Time) string {
+	if t.IsZero() {
+		return "none"
+	}
+	return clock(t)
+}
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
