@@ -23,6 +23,7 @@ import (
 	"github.com/bperf/bperf/internal/serve/metrics"
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/internal/serve/profiles"
+	"github.com/bperf/bperf/internal/serve/remote"
 	"github.com/bperf/bperf/internal/serve/settings"
 	"github.com/bperf/bperf/internal/serve/web"
 )
@@ -52,6 +53,7 @@ type Daemon struct {
 	log     *slog.Logger
 	server  *web.Server
 	pull    *profiles.Pull
+	remote  *remote.Server
 	pushing *pushing             // nil without servers to push to
 	own     *prometheus.Registry // metrics of the daemon itself
 	reloads *reloads
@@ -75,10 +77,11 @@ func New(config Config) (*Daemon, error) {
 	d.level.Set(s.Log.Level)
 	d.log = newLog(config.Log, s.Log.Format, d.level)
 	d.pull = profiles.NewPull(profiles.PullConfig{Container: d.Container, Log: d.log})
+	d.remote = remote.NewServer(remote.Config{Program: ownProgram, Longest: s.Sessions.Longest, Bytes: s.Sessions.Bytes, Log: d.log})
 	if d.pushing, err = openPushing(s, d.log, d.Container); err != nil {
 		return nil, err
 	}
-	if d.server, err = web.Listen(s, d.log, d.routes()); err != nil {
+	if d.server, err = web.Listen(s, d.log, d.routes(s.Sessions)); err != nil {
 		if d.pushing != nil {
 			err = errors.Join(err, d.pushing.close())
 		}
@@ -96,6 +99,9 @@ func New(config Config) (*Daemon, error) {
 	return d, nil
 }
 
+// ownProgram is the program of this process, even if another version has replaced the file since.
+const ownProgram = "/proc/self/exe"
+
 func newLog(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if format == "json" {
@@ -112,6 +118,7 @@ func (d *Daemon) Addresses() []string { return d.server.Addresses() }
 func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
+	defer context.AfterFunc(serving, d.remote.Stop)()
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(serving) }()
 	err := d.start()
@@ -127,6 +134,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 		err = errors.Join(err, <-served)
 	}
 	stop()
+	d.remote.Close()
 	pushed.Wait()
 	if pushErr != nil { // the servers' fault, and counted
 		d.log.Warn("profiles were not pushed", "error", pushErr)
@@ -261,6 +269,7 @@ func unchangeable(before, after *settings.Settings) error {
 		{"web_config", before.WebConfig, after.WebConfig},
 		{"profile", before.Profile, after.Profile},
 		{"push", before.Push, after.Push},
+		{"sessions", before.Sessions, after.Sessions},
 		{"log.format", before.Log.Format, after.Log.Format},
 	} {
 		if !reflect.DeepEqual(key.before, key.after) {

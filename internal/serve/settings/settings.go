@@ -39,6 +39,8 @@ type Settings struct {
 	Profile Profile       `yaml:"profile"`
 	Push    []push.Config `yaml:"push"`
 
+	Sessions Sessions `yaml:"sessions"`
+
 	Log Log `yaml:"log"`
 }
 
@@ -48,6 +50,26 @@ type Profile struct {
 	Frequency uint64        `yaml:"frequency"`
 	OffCPU    bool          `yaml:"offcpu"`
 	Every     time.Duration `yaml:"every"`
+}
+
+// Sessions are the limits of sessions from afar.
+type Sessions struct {
+	AtOnce  int           `yaml:"at_once"`
+	Longest time.Duration `yaml:"longest"`
+	Bytes   int64         `yaml:"bytes"` // that a session may send
+}
+
+func (s Sessions) check() error {
+	if s.AtOnce < 1 || s.AtOnce > maxSessions {
+		return fmt.Errorf("sessions: at_once is %d, and must be from 1 to %d", s.AtOnce, maxSessions)
+	}
+	if s.Longest < time.Second || s.Longest > 24*time.Hour {
+		return fmt.Errorf("sessions: longest is %v, and must be from 1s to 24h", s.Longest)
+	}
+	if s.Bytes < 1 {
+		return fmt.Errorf("sessions: bytes is %d, and must be at least 1", s.Bytes)
+	}
+	return nil
 }
 
 // Roles says which client has which roles.
@@ -194,6 +216,7 @@ const (
 	maxSeries    = 1_000_000
 	maxFrequency = 999
 	maxPushes    = 16
+	maxSessions  = 32 // of the 64 requests at once
 )
 
 // Check checks the values, and sets Log.Level.
@@ -229,6 +252,9 @@ func (s *Settings) Check() error {
 	}
 	if n := len(s.Push); n > maxPushes {
 		return fmt.Errorf("push: there are %d servers: at most %d are possible", n, maxPushes)
+	}
+	if err := s.Sessions.check(); err != nil {
+		return err
 	}
 	if err := s.Log.Level.UnmarshalText([]byte(s.Log.LevelName)); err != nil {
 		return fmt.Errorf("log: unknown level %q: debug, info, warn and error are possible", printable.Text(s.Log.LevelName))
