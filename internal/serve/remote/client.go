@@ -184,7 +184,9 @@ func (n *Node) client(config *tls.Config) *http.Client {
 		DisableCompression:    true,
 	}
 	if n.socket != "" {
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialer.DialContext(ctx, "unix", n.socket) }
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", n.socket)
+		}
 	}
 	// A node that sends the client elsewhere is none.
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

@@ -3,15 +3,22 @@ package remote
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -290,23 +297,77 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestTLS checks that a client trusts only the certificates it should.
+// TestTLS checks that a client trusts only the certificates it should, and shows its own.
 func TestTLS(t *testing.T) {
 	require.NoKernel(t)
-	sessions := NewServer(Config{Program: "/proc/self/exe", Longest: time.Hour, Bytes: 1 << 40, Log: slog.New(slog.DiscardHandler)})
-	defer sessions.Close()
-	s := httptest.NewTLSServer(sessions)
-	defer s.Close()
+	h := &harness{sessions: NewServer(Config{Program: "/proc/self/exe", Longest: time.Hour, Bytes: 1 << 40})}
+	h.sessions.config.Log = slog.New(slog.NewTextHandler(h, nil))
+	defer h.sessions.Close()
+	own, clients := writeCertificate(t)
+	s := httptest.NewUnstartedServer(h.sessions)
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients}
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	s.StartTLS()
+	defer s.Close()
+	own.CA = filepath.Join(t.TempDir(), "ca")
+	writePEM(t, own.CA, "CERTIFICATE", s.Certificate().Raw)
 	node, err := ParseNode(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	trusting := &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
-	if end, err := node.Run(t.Context(), trusting, waiting("status"), nil, io.Discard, io.Discard); err != nil || end.Status != 42 {
-		t.Errorf("%v, %v", end, err)
+	for _, test := range []struct {
+		files TLS
+		works bool
+	}{{own, true}, {TLS{CA: own.CA}, false}, {TLS{Cert: own.Cert, Key: own.Key}, false}} {
+		config, err := test.files.Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, err := node.Run(t.Context(), config, waiting("status"), nil, io.Discard, io.Discard)
+		if test.works != (err == nil && end.Status == 42) {
+			t.Errorf("%v: %v, %v", test.files, end, err)
+		}
 	}
-	if _, err := node.Run(t.Context(), &tls.Config{}, waiting("status"), nil, io.Discard, io.Discard); err == nil {
-		t.Error("the client trusts every certificate")
+	h.logged(t, ` certificate alice"`)
+	for _, files := range []TLS{{CA: "/nosuch"}, {CA: own.Key}, {Cert: own.Cert}, {Key: own.Key}, {Cert: own.Key, Key: own.Cert}, {Cert: own.Cert, Key: "/nosuch"}} {
+		if _, err := files.Config(); err == nil {
+			t.Errorf("%v: no error", files)
+		}
+	}
+}
+
+// writeCertificate writes a certificate for a client named alice. It signs itself.
+func writeCertificate(t *testing.T) (TLS, *x509.CertPool) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "alice"}, NotAfter: time.Now().Add(24 * time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := TLS{Cert: filepath.Join(t.TempDir(), "cert"), Key: filepath.Join(t.TempDir(), "key")}
+	writePEM(t, files.Cert, "CERTIFICATE", cert)
+	writePEM(t, files.Key, "PRIVATE KEY", key)
+	parsed, err := x509.ParseCertificate(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(parsed)
+	return files, pool
+}
+
+func writePEM(t *testing.T, path, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -34,7 +34,7 @@ const (
 	MaxBody = maxRequest + 64
 
 	killTime     = 5 * time.Second // to send what a killed session has left
-	tail         = 16 << 20 // bytes that a session may send after the limit, so that its recording is whole
+	tail         = 16 << 20        // bytes that a session may send after the limit, so that its recording is whole
 	requestTime  = 10 * time.Second
 	contentType  = "application/vnd.bperf.session"
 	stopLine     = "stop" // what a client sends to end its session in order
