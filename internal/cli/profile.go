@@ -88,6 +88,7 @@ Without a target it profiles the command and its children; without a command, th
 	f.Uint32Var(&o.entries, "map-entries", 0, "initial `SIZE` of the kernel's maps, in stacks and sums; the maps grow when they fill")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but the profile and errors")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what bperf found and what it left out")
+	addOn(f)
 	return cmd
 }
 

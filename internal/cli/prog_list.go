@@ -66,6 +66,7 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
 	cmd.Flags().IntVar(&interval, "interval", 0, "count runs for `MS` milliseconds (at least 10)")
 	cmd.Flags().StringVar(&column, "sort", "id", "sort by `COLUMN`: "+strings.Join(sortNames(), ", "))
 	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON object")
+	addOn(cmd.Flags())
 	completeFlag(cmd, "sort", sortNames())
 	return cmd
 }

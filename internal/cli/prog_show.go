@@ -52,6 +52,7 @@ It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON. It changes nothing.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON array")
+	addOn(cmd.Flags())
 	return cmd
 }
 

@@ -47,6 +47,7 @@ It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON, and Linux 5.1. It chan
 		},
 	}
 	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON object per line")
+	addOn(cmd.Flags())
 	return cmd
 }
 

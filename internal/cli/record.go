@@ -139,6 +139,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	o.addSchedule(f, "sampling")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what bperf found and what it left out")
+	addOn(f)
 	addPerfOptions(f, recordPerfOptions)
 	return cmd
 }

@@ -51,6 +51,7 @@ func execute(name string, args []string, out io.Writer) error {
 		return err
 	}
 	completeOpposites(root, args)
+	onNodes(root, args)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
 	return failure(cmd, err)

@@ -94,6 +94,7 @@ The counts go to standard error, as the command's own output goes to standard ou
 	}
 	readsCommand(cmd)
 	o.addFlags(cmd.Flags())
+	addOn(cmd.Flags())
 	cmd.AddCommand(newStatRecordCommand(), newStatReportCommand())
 	return cmd
 }

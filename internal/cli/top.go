@@ -62,6 +62,7 @@ BPF programs until it ends.`,
 	f.VarP(eventFlag{&o.args, argEvents}, "event", "e", "also count these events: per run of a program, or per second")
 	addEventFiles(f, &o.eventFiles)
 	f.StringVar(&o.by, "by", topPrograms, "show `WHAT`: "+strings.Join(topSubjects, ", "))
+	addOn(f)
 	completeFlag(cmd, "by", topSubjects)
 	return cmd
 }

@@ -34,6 +34,18 @@ func newOutput(cfg *Config, events []*perfdata.Event, start host.Features, end f
 	return o, o.begin()
 }
 
+// KeepOld renames a file that a recording is about to replace to NAME.old, which replaces an older one, as in perf.
+func KeepOld(name string) error {
+	info, err := os.Stat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil
+	}
+	if err := os.Rename(name, name+".old"); err != nil {
+		return fmt.Errorf("keep the recording that is there already: %w", err)
+	}
+	return nil
+}
+
 func (o *output) begin() (err error) {
 	o.files++
 	o.closed = false
@@ -45,11 +57,8 @@ func (o *output) begin() (err error) {
 		o.writer, err = perfdata.NewPipeWriter(os.Stdout, o.options)
 		return err
 	}
-	// As in perf, an existing file is kept as NAME.old, which replaces an older one.
-	if info, err := os.Stat(o.name); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-		if err := os.Rename(o.name, o.name+".old"); err != nil {
-			return fmt.Errorf("keep the recording that is there already: %w", err)
-		}
+	if err := KeepOld(o.name); err != nil {
+		return err
 	}
 	f, err := os.OpenFile(o.name, os.O_CREATE|os.O_RDWR|os.O_TRUNC|syscall.O_CLOEXEC, 0o600)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/bperf/bperf/internal/serve/profiles"
+	"github.com/bperf/bperf/internal/serve/remote"
 	"github.com/bperf/bperf/internal/serve/settings"
 	"github.com/bperf/bperf/internal/serve/web"
 )
@@ -25,7 +26,7 @@ const (
 const profileTimeout = profiles.DefaultMostSeconds*time.Second + time.Minute
 
 // routes returns what the daemon answers.
-func (d *Daemon) routes() []web.Route {
+func (d *Daemon) routes(sessions settings.Sessions) []web.Route {
 	return []web.Route{
 		{Pattern: "/{$}", Roles: settings.Metrics, Limit: maxPages, Handler: d.page},
 		{Pattern: "/flamegraph", Roles: settings.Read, Limit: maxFlameGraphs, Handler: http.HandlerFunc(d.page.FlameGraph)},
@@ -33,6 +34,8 @@ func (d *Daemon) routes() []web.Route {
 		{Pattern: "/debug/pprof/{$}", Roles: settings.Read, Handler: d.pull.Index()},
 		{Pattern: "/debug/pprof/profile", Roles: settings.Read, Timeout: profileTimeout, Handler: d.started(d.pull.Profile())},
 		{Pattern: "/debug/pprof/offcpu", Roles: settings.Read, Timeout: profileTimeout, Handler: d.started(d.pull.OffCPU())},
+		{Pattern: "/session", Roles: settings.Record, Methods: []string{http.MethodPost}, MaxBody: remote.MaxBody,
+			Timeout: sessions.Longest + 2*remote.Grace, Limit: sessions.AtOnce, Handler: d.remote},
 		{Pattern: "/-/healthy", Roles: settings.AnyRole, Handler: text("text/plain; charset=utf-8", "bperf is healthy.\n")},
 		{Pattern: "/-/ready", Roles: settings.AnyRole, Handler: d.started(text("text/plain; charset=utf-8", "bperf is ready.\n"))},
 	}

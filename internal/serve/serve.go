@@ -24,6 +24,7 @@ import (
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/internal/serve/page"
 	"github.com/bperf/bperf/internal/serve/profiles"
+	"github.com/bperf/bperf/internal/serve/remote"
 	"github.com/bperf/bperf/internal/serve/settings"
 	"github.com/bperf/bperf/internal/serve/web"
 )
@@ -53,6 +54,7 @@ type Daemon struct {
 	log     *slog.Logger
 	server  *web.Server
 	pull    *profiles.Pull
+	remote  *remote.Server
 	pushing *pushing   // nil without servers to push to
 	budget  *budgeting // what the daemon takes, and may take
 	page    *page.Page
@@ -78,11 +80,12 @@ func New(config Config) (*Daemon, error) {
 	d.level.Set(s.Log.Level)
 	d.log = newLog(config.Log, s.Log.Format, d.level)
 	d.pull = profiles.NewPull(profiles.PullConfig{Container: d.Container, Log: d.log})
+	d.remote = remote.NewServer(remote.Config{Program: ownProgram, Longest: s.Sessions.Longest, Bytes: s.Sessions.Bytes, Log: d.log})
 	if d.pushing, err = openPushing(s, d.log, d.Container); err != nil {
 		return nil, err
 	}
 	d.page = d.newPage()
-	if d.server, err = web.Listen(s, d.log, d.routes()); err != nil {
+	if d.server, err = web.Listen(s, d.log, d.routes(s.Sessions)); err != nil {
 		if d.pushing != nil {
 			err = errors.Join(err, d.pushing.close())
 		}
@@ -101,6 +104,9 @@ func New(config Config) (*Daemon, error) {
 	return d, nil
 }
 
+// ownProgram is the program of this process, even if another version has replaced the file since.
+const ownProgram = "/proc/self/exe"
+
 func newLog(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if format == "json" {
@@ -117,6 +123,7 @@ func (d *Daemon) Addresses() []string { return d.server.Addresses() }
 func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
+	defer context.AfterFunc(serving, d.remote.Stop)()
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(serving) }()
 	err := d.start()
@@ -133,6 +140,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 		err = errors.Join(err, <-served)
 	}
 	stop()
+	d.remote.Close()
 	d.budget.end()
 	drawn.Wait()
 	pushed.Wait()
@@ -294,6 +302,7 @@ func unchangeable(before, after *settings.Settings) error {
 		{"web_config", before.WebConfig, after.WebConfig},
 		{"profile", before.Profile, after.Profile},
 		{"push", before.Push, after.Push},
+		{"sessions", before.Sessions, after.Sessions},
 		{"log.format", before.Log.Format, after.Log.Format},
 	} {
 		if !reflect.DeepEqual(key.before, key.after) {

@@ -41,6 +41,8 @@ type Settings struct {
 
 	Budget Budget `yaml:"budget"`
 
+	Sessions Sessions `yaml:"sessions"`
+
 	Log Log `yaml:"log"`
 }
 
@@ -50,6 +52,26 @@ type Profile struct {
 	Frequency uint64        `yaml:"frequency"`
 	OffCPU    bool          `yaml:"offcpu"`
 	Every     time.Duration `yaml:"every"`
+}
+
+// Sessions are the limits of sessions from afar.
+type Sessions struct {
+	AtOnce  int           `yaml:"at_once"`
+	Longest time.Duration `yaml:"longest"`
+	Bytes   int64         `yaml:"bytes"` // that a session may send
+}
+
+func (s Sessions) check() error {
+	if s.AtOnce < 1 || s.AtOnce > maxSessions {
+		return fmt.Errorf("sessions: at_once is %d, and must be from 1 to %d", s.AtOnce, maxSessions)
+	}
+	if s.Longest < time.Second || s.Longest > 24*time.Hour {
+		return fmt.Errorf("sessions: longest is %v, and must be from 1s to 24h", s.Longest)
+	}
+	if s.Bytes < 1 {
+		return fmt.Errorf("sessions: bytes is %d, and must be at least 1", s.Bytes)
+	}
+	return nil
 }
 
 // Roles says which client has which roles.
@@ -196,6 +218,7 @@ const (
 	maxSeries    = 1_000_000
 	maxFrequency = 999
 	maxPushes    = 16
+	maxSessions  = 32 // of the 64 requests at once
 )
 
 // Check checks the values, and sets Budget.Limits and Log.Level.
@@ -234,6 +257,9 @@ func (s *Settings) Check() error {
 	}
 	if err := s.Budget.parse(); err != nil {
 		return fmt.Errorf("budget: %w", err)
+	}
+	if err := s.Sessions.check(); err != nil {
+		return err
 	}
 	if err := s.Log.Level.UnmarshalText([]byte(s.Log.LevelName)); err != nil {
 		return fmt.Errorf("log: unknown level %q: debug, info, warn and error are possible", printable.Text(s.Log.LevelName))
