@@ -134,11 +134,11 @@ func (v *view) containers(b *bytes.Buffer) {
 	if why := v.step.now.NoContainers; why != "" {
 		fmt.Fprintf(b, `<p class="bad">%s</p>`+"\n", text(why))
 	}
+	v.flameGraphs(b)
 	if len(v.step.rows) == 0 {
 		b.WriteString("<p>There are none.</p>\n")
 		return
 	}
-	v.flameGraphs(b)
 	b.WriteString(`<table class="cards"><thead><tr><th>Name</th>`)
 	for m := range measure(measures) {
 		if v.step.uses.has(m) {
