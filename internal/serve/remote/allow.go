@@ -185,7 +185,7 @@ func ids(value string) error {
 func cgroups(value string) error {
 	for name := range strings.SplitSeq(value, ",") {
 		if slices.Contains(strings.Split(name, "/"), "..") {
-			return errors.New("cgroups are named without ..")
+			return errors.New(`".." is not possible in the path of a cgroup`)
 		}
 	}
 	return nil

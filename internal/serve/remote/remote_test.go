@@ -127,7 +127,7 @@ func TestRefused(t *testing.T) {
 		{"stat", "--event", "--event needs a value"}, {"stat", "--timeout|--output=x", "--timeout needs a value"},
 		{"stat", "--timeout=60001", "the longest session of this node is 1m0s"}, {"stat", "--timeout=9", "from 10"}, {"stat", "--delay=-1", "from 0"},
 		{"stat", "--all-cpus=maybe", "--all-cpus=maybe"}, {"stat", "--pid=1,x", "list of numbers"}, {"stat", "--cpu=-1", "list of numbers"},
-		{"stat", "--cgroup=a/../b", "without .."}, {"stat", "--bpf-prog=1,pinned:/sys/fs/bpf/x", "pinned:"},
+		{"stat", "--cgroup=a/../b", `".." is not possible`}, {"stat", "--bpf-prog=1,pinned:/sys/fs/bpf/x", "pinned:"},
 		{"record", "--filter=filter f @ /bin/x", "no files"}, {"record", "--filter=filter f @/bin/x", "no files"},
 		{"top", "pinned:/x", "pinned:"}, {"top", "cgroup:/x", "cgroup:"}, {"top", "a|b", "takes no argument"}, {"prog watch", "all", "takes no argument"},
 		{"top", "--delay=NaN", "seconds"}, {"prog list", "all|--json", "takes no argument"},
