@@ -185,7 +185,7 @@ func ids(value string) error {
 func cgroups(value string) error {
 	for name := range strings.SplitSeq(value, ",") {
 		if slices.Contains(strings.Split(name, "/"), "..") {
-			return errors.New("cgroups are named without ..")
+			return errors.New(`".." is not possible in the path of a cgroup`)
 		}
 	}
 	return nil
@@ -235,7 +235,8 @@ var commands = map[string]*command{
 		"interval-print": takes(number(10, maxMS)), "interval-count": takes(number(1, 1<<30)),
 		"field-separator": takes(text), "compat": takes(text),
 	})},
-	"record": {own: []string{"--output=-"}, flags: union(measuring, sampling, switches("exclude-perf", "strict-freq", "per-thread", "all-user", "all-kernel",
+	"record": {own: []string{"--output=-"}, flags: union(measuring, sampling, switches("exclude-perf", "strict-freq", "per-thread",
+		"all-user", "all-kernel",
 		"g", "user-callchains", "kernel-callchains", "branch-any", "data", "phys-data", "data-page-size", "code-page-size", "data-mmap",
 		"transaction", "weight", "raw-samples", "timestamp", "period", "sample-cpu", "sample-identifier", "running-time", "stat", "no-samples",
 		"namespaces", "all-cgroups", "switch-events", "no-bpf-event", "buildid-mmap", "no-buildid"), map[string]flag{
@@ -243,7 +244,8 @@ var commands = map[string]*command{
 		"off-cpu": mayTake(text), "off-cpu-thresh": takes(number(0, maxMS)), "clockid": takes(text), "compression-level": mayTake(number(0, 22)),
 		"synth": takes(text),
 	})},
-	"profile": {flags: union(measuring, sampling, switches("user", "kernel", "no-idle", "off-cpu", "wall", "children", "inline", "demangle"), map[string]flag{
+	"profile": {flags: union(measuring, sampling, switches("user", "kernel", "no-idle", "off-cpu", "wall", "children",
+		"inline", "demangle"), map[string]flag{
 		"bpf-prog": takes(selector), "range": takes(text), "by": takes(text), "format": takes(text), "interval": takes(seconds), "show": takes(text),
 		"top": takes(number(0, 1<<30)), "call-graph": takes(text), "percent-limit": takes(text),
 	})},

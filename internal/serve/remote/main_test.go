@@ -329,7 +329,8 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	h.logged(t, ` certificate alice"`)
-	for _, files := range []TLS{{CA: "/nosuch"}, {CA: own.Key}, {Cert: own.Cert}, {Key: own.Key}, {Cert: own.Key, Key: own.Cert}, {Cert: own.Cert, Key: "/nosuch"}} {
+	for _, files := range []TLS{{CA: "/nosuch"}, {CA: own.Key}, {Cert: own.Cert}, {Key: own.Key},
+		{Cert: own.Key, Key: own.Cert}, {Cert: own.Cert, Key: "/nosuch"}} {
 		if _, err := files.Config(); err == nil {
 			t.Errorf("%v: no error", files)
 		}

@@ -112,7 +112,8 @@ func TestRefused(t *testing.T) {
 	for _, test := range []struct{ command, args, want string }{
 		{"serve", "", `no sessions of "serve"`}, {"", "", "no sessions"}, {"report", "", "no sessions"}, {"stat record", "", "no sessions"},
 		{"stat", "true", `takes no argument "true"`}, {"record", "--freq=1|--|true", "-- is not possible"}, {"profile", "--freq=1|true", "takes no argument"},
-		{"stat", "--output=x", "--output is"}, {"stat", "--append", "--append is"}, {"stat", "--log-fd=2", "--log-fd is"}, {"stat", "--pre=x", "--pre is"},
+		{"stat", "--output=x", "--output is"}, {"stat", "--append", "--append is"}, {"stat", "--log-fd=2", "--log-fd is"},
+		{"stat", "--pre=x", "--pre is"},
 		{"stat", "--post=x", "--post is"}, {"stat", "--repeat=3", "--repeat is"}, {"stat", "--event-files=/x", "--event-files is"},
 		{"stat", "--control=fifo:/x", "--control is"}, {"stat", "--bpf-attr-map=/x", "--bpf-attr-map is"}, {"stat", "--help", "--help is"},
 		{"stat", "-e", "-e is"}, {"stat", "-a", "-a is"}, {"stat", "-", "- is"}, {"stat", "--on=x", "--on is"}, {"stat", "-event=x", "-event is"},
@@ -127,7 +128,7 @@ func TestRefused(t *testing.T) {
 		{"stat", "--event", "--event needs a value"}, {"stat", "--timeout|--output=x", "--timeout needs a value"},
 		{"stat", "--timeout=60001", "the longest session of this node is 1m0s"}, {"stat", "--timeout=9", "from 10"}, {"stat", "--delay=-1", "from 0"},
 		{"stat", "--all-cpus=maybe", "--all-cpus=maybe"}, {"stat", "--pid=1,x", "list of numbers"}, {"stat", "--cpu=-1", "list of numbers"},
-		{"stat", "--cgroup=a/../b", "without .."}, {"stat", "--bpf-prog=1,pinned:/sys/fs/bpf/x", "pinned:"},
+		{"stat", "--cgroup=a/../b", `".." is not possible`}, {"stat", "--bpf-prog=1,pinned:/sys/fs/bpf/x", "pinned:"},
 		{"record", "--filter=filter f @ /bin/x", "no files"}, {"record", "--filter=filter f @/bin/x", "no files"},
 		{"top", "pinned:/x", "pinned:"}, {"top", "cgroup:/x", "cgroup:"}, {"top", "a|b", "takes no argument"}, {"prog watch", "all", "takes no argument"},
 		{"top", "--delay=NaN", "seconds"}, {"prog list", "all|--json", "takes no argument"},
@@ -182,7 +183,8 @@ func TestParseNode(t *testing.T) {
 			t.Errorf("%s: %v, %v", test.in, n, err)
 		}
 	}
-	for _, in := range []string{"", "unix:", "http://node", "http://u:secret@10.1.2.3", "ftp://node", "https://", "https://node/x", "https://node?a", "https://u:secret@%zz", ":1"} {
+	for _, in := range []string{"", "unix:", "http://node", "http://u:secret@10.1.2.3", "ftp://node",
+		"https://", "https://node/x", "https://node?a", "https://u:secret@%zz", ":1"} {
 		if n, err := ParseNode(in); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, %v", in, n, err)
 		}
