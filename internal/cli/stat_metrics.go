@@ -24,6 +24,7 @@ type metricChooser struct {
 
 	catalog *metric.Catalog // of the CPU's vendor; nil before it is needed
 	facts   *metric.Facts
+	all     []vendor.Metric // that read has read
 }
 
 // load reads the metrics of the CPU's vendor and what their expressions ask of the machine.
@@ -49,12 +50,19 @@ func (c *metricChooser) load() error {
 		}
 		return has
 	}}
-	metrics, err := c.machine.VendorMetrics()
-	if err != nil {
+	if err := c.read(); err != nil {
 		return err
 	}
-	c.catalog = metric.NewCatalog(metrics, c.facts)
+	c.catalog = metric.NewCatalog(c.all, c.facts)
 	return nil
+}
+
+// read reads the metrics of the CPU's vendor.
+func (c *metricChooser) read() (err error) {
+	if c.all == nil {
+		c.all, err = c.machine.VendorMetrics()
+	}
+	return err
 }
 
 // split sorts the names of -M: metrics of bperf, and metrics and groups of metrics of the CPU's vendor. Modifiers can follow them. An alias
@@ -231,8 +239,7 @@ func (o *statOptions) hasDefaultMetrics() bool {
 // addDefaultMetrics adds the metrics that the CPU's vendor wants in a session without named events. It leaves out those whose events the
 // machine lacks.
 func (c *chosenEvents) addDefaultMetrics() error {
-	metrics, err := c.machine.VendorMetrics()
-	if err != nil || !slices.ContainsFunc(metrics, metric.IsDefault) {
+	if err := c.metrics.read(); err != nil || !slices.ContainsFunc(c.metrics.all, metric.IsDefault) {
 		return err // most CPUs have none, and the start need not wait for what expressions ask of the machine
 	}
 	if err := c.metrics.load(); err != nil {

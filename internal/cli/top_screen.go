@@ -335,7 +335,7 @@ func readTop(ctx context.Context, source top.Source, interval time.Duration, rea
 // show shows the screen until it ends or is suspended, and returns its last state.
 func (s topScreen) show(ctx context.Context, readings <-chan topRead, stops <-chan os.Signal) (topScreen, error) {
 	p := tea.NewProgram(s, tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
-	ended := make(chan struct{})
+	showing, end := context.WithCancel(ctx)
 	var sender sync.WaitGroup
 	sender.Go(func() {
 		for {
@@ -344,16 +344,14 @@ func (s topScreen) show(ctx context.Context, readings <-chan topRead, stops <-ch
 				p.Send(r)
 			case <-stops:
 				p.Send(topSuspend{})
-			case <-ctx.Done():
-				p.Quit()
-				return
-			case <-ended:
+			case <-showing.Done():
+				p.Quit() // does nothing after the end
 				return
 			}
 		}
 	})
 	last, err := p.Run()
-	close(ended)
+	end()
 	sender.Wait()
 	if last, ok := last.(topScreen); ok {
 		s = last

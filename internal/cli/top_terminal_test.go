@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -73,35 +74,35 @@ var sequences = regexp.MustCompile(`\x1b(\[[0-9;:?<=>$]*[a-zA-Z]|[=>]|[()][A-Z0-
 func (term *terminal) await(t *testing.T, pattern string) {
 	t.Helper()
 	expression := regexp.MustCompile(pattern)
-	var text []byte
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		term.mu.Lock()
-		text = bytes.Clone(term.written.Bytes())
+	term.awaitText(t, pattern, func(text []byte) bool {
 		found := expression.Match(sequences.ReplaceAll(text, nil))
 		if found {
 			term.written.Reset()
 		}
-		term.mu.Unlock()
-		if found {
-			return
-		}
-	}
-	t.Fatalf("%s was not written: %q", pattern, text)
+		return found
+	})
 }
 
 // awaitRaw waits for an escape sequence.
 func (term *terminal) awaitRaw(t *testing.T, sequence string) {
 	t.Helper()
+	term.awaitText(t, strconv.Quote(sequence), func(text []byte) bool { return bytes.Contains(text, []byte(sequence)) })
+}
+
+// awaitText waits until what was written is what the test waits for. found is called with mu locked.
+func (term *terminal) awaitText(t *testing.T, what string, found func(text []byte) bool) {
+	t.Helper()
 	var text []byte
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		term.mu.Lock()
 		text = bytes.Clone(term.written.Bytes())
+		is := found(text)
 		term.mu.Unlock()
-		if bytes.Contains(text, []byte(sequence)) {
+		if is {
 			return
 		}
 	}
-	t.Fatalf("%q was not written: %q", sequence, text)
+	t.Fatalf("%s was not written: %q", what, text)
 }
 
 func (term *terminal) press(t *testing.T, keys string) {
