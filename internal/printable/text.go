@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Text returns s with a question mark in place of each control character, which could end a line or move the cursor of a terminal.
@@ -15,6 +16,22 @@ func Text(s string) string {
 		return s
 	}
 	return strings.Map(visible, s)
+}
+
+// Short returns Text(s), cut between two characters to at most most bytes. It is valid UTF-8, which is all that servers of metrics and
+// profiles take.
+func Short(s string, most int) string {
+	return cut(Text(cut(s, most)), most) // an invalid byte becomes a longer character
+}
+
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
 }
 
 // isPlain reports whether s is printable ASCII only, as nearly all text is. It checks eight bytes at a time, because all printed text

@@ -19,6 +19,20 @@ func TestAppend(t *testing.T) {
 	}
 }
 
+func TestShort(t *testing.T) {
+	for _, tt := range []struct {
+		text, want string
+		most       int
+	}{
+		{"", "", 4}, {"worker", "worker", 6}, {"worker", "work", 4}, {"a\nbc", "a?b", 3}, {"größe", "gr", 3}, {"größe", "grö", 4},
+		{"日本", "日", 5}, {"\xff\xff", "\ufffd", 4}, {"größe", "", 0},
+	} {
+		if got := Short(tt.text, tt.most); got != tt.want {
+			t.Errorf("Short(%q, %d) = %q, want %q", tt.text, tt.most, got, tt.want)
+		}
+	}
+}
+
 // TestPlain tries each byte at each position in texts of up to 17 bytes.
 func TestPlain(t *testing.T) {
 	for size := 1; size <= 17; size++ {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/bperf/bperf/internal/printable"
 )
@@ -83,7 +82,7 @@ func parsePodLog(name string) (uid string, p pod, ok bool) {
 	if len(f) != 3 || f[0] == "" || f[1] == "" || len(f[2]) > mostName {
 		return "", pod{}, false
 	}
-	return f[2], pod{clean(f[0], mostName), clean(f[1], mostName)}, true
+	return f[2], pod{printable.Short(f[0], mostName), printable.Short(f[1], mostName)}, true
 }
 
 // parseContainerLog parses the name of a container's log, POD_NAMESPACE_CONTAINER-ID.log.
@@ -96,20 +95,7 @@ func parseContainerLog(name string) (id string, c inItsPod, ok bool) {
 	if at <= 0 || directoryOf.FindString(f[2][at+1:]) == "" {
 		return "", inItsPod{}, false
 	}
-	return f[2][at+1:], inItsPod{pod{clean(f[1], mostName), clean(f[0], mostName)}, clean(f[2][:at], mostName)}, true
-}
-
-// clean returns text that can be a label: without control characters, in UTF-8, of at most so many bytes.
-func clean(s string, most int) string {
-	s = strings.ToValidUTF8(printable.Text(s), "\uFFFD")
-	if len(s) <= most {
-		return s
-	}
-	s = s[:most]
-	for !utf8.ValidString(s) {
-		s = s[:len(s)-1]
-	}
-	return s
+	return f[2][at+1:], inItsPod{pod{printable.Short(f[1], mostName), printable.Short(f[0], mostName)}, printable.Short(f[2][:at], mostName)}, true
 }
 
 // directory is a directory whose entries are read again when it has changed.

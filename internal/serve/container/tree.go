@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/procfs"
 )
 
@@ -245,7 +246,7 @@ func (t *Tree) container(name Name) *Container {
 		return nil
 	}
 	c = &Container{Name: name, path: name.Path}
-	c.Cgroup, c.Path = id, clean(name.Path, mostPath)
+	c.Cgroup, c.Path = id, printable.Short(name.Path, mostPath)
 	if t.ids[name.ID] != nil { // who may make cgroups can choose their names; the first container with an ID keeps it
 		c.ID, c.PodUID = "", ""
 	} else if name.ID != "" {

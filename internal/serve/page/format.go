@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/bperf/bperf/internal/printable"
 )
@@ -17,14 +16,11 @@ const maxText = 512
 
 // text makes a text of others safe in an element, and in an attribute in double quotes.
 func text(s string) string {
+	short := printable.Short(s, maxText)
 	if len(s) > maxText {
-		cut := maxText
-		for cut > maxText-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		s = s[:cut] + "…"
+		short += "…"
 	}
-	return html.EscapeString(strings.ToValidUTF8(printable.Text(s), "?"))
+	return html.EscapeString(short)
 }
 
 // value returns a percentage with its line.

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
@@ -103,25 +102,10 @@ const (
 )
 
 // Text returns a text of others as servers accept it: valid UTF-8 without control characters, of a bounded length.
-func Text(s string) string { return bounded(s, textLimit) }
+func Text(s string) string { return printable.Short(s, textLimit) }
 
 // Label is like Text for values of labels.
-func Label(s string) string { return bounded(s, labelLimit) }
-
-func bounded(s string, limit int) string {
-	return cut(printable.Text(cut(s, limit)), limit) // invalid bytes become longer
-}
-
-// cut returns the beginning of s, of at most limit bytes. It does not split a character.
-func cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
-}
+func Label(s string) string { return printable.Short(s, labelLimit) }
 
 // SampleType returns the name and the unit of an event's values. Servers make parts of their query languages from the name, so that it has
 // letters, digits and underscores only. It is "cpu" for CPU time and "off_cpu" for the time in which threads were blocked.

@@ -62,17 +62,6 @@ func TestSampleType(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
-	for _, test := range []struct{ in, want string }{
-		{"main.f[int]", "main.f[int]"}, {"two\nlines\x1b[31m", "two?lines?[31m"}, {"a\xffb", "a\ufffdb"}, {"日本", "日本"},
-		{strings.Repeat("日", 2000), strings.Repeat("日", textLimit/3)}, {strings.Repeat("\xff", 5000), strings.Repeat("\ufffd", textLimit/3)},
-	} {
-		if got := Text(test.in); got != test.want {
-			t.Errorf("Text(%.20q) is %.20q with %d bytes, want %.20q with %d bytes", test.in, got, len(got), test.want, len(test.want))
-		}
-	}
-}
-
 // FuzzRequest makes profiles of bytes. The independent decoder finds each of their samples, with its value.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte("f\x03abc\x00\xffg\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
