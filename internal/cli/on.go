@@ -19,6 +19,7 @@ import (
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/serve/remote"
+	"github.com/bperf/bperf/internal/serve/tlsfiles"
 	"github.com/bperf/bperf/internal/userfile"
 )
 
@@ -67,7 +68,7 @@ func runOn(cmd *cobra.Command, args, rest []string) error {
 		return badOption(err)
 	}
 	value := func(name string) string { return cmd.Flags().Lookup(name).Value.String() }
-	config, err := remote.TLS{CA: value("on-tls-ca"), Cert: value("on-cert"), Key: value("on-key")}.Config()
+	config, err := (&tlsfiles.Client{CA: value("on-tls-ca"), Cert: value("on-cert"), Key: value("on-key")}).Config()
 	if err != nil {
 		return badOption(err)
 	}

@@ -3,8 +3,6 @@
 package push
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bperf/bperf/internal/serve/tlsfiles"
 	"github.com/bperf/bperf/internal/userfile"
 )
 
@@ -32,18 +31,10 @@ type Config struct {
 	Headers     map[string]string `yaml:"headers,omitempty"`
 	HeaderFiles map[string]string `yaml:"header_files,omitempty"`
 
-	TLS TLS `yaml:"tls,omitempty"`
+	TLS tlsfiles.Client `yaml:"tls,omitempty"` // its certificates are read for each connection
 
 	// Tenant is sent as X-Scope-OrgID, which is how Pyroscope separates tenants.
 	Tenant string `yaml:"tenant,omitempty"`
-}
-
-// TLS has the files for https. Empty ones stand for the system's certificate authorities, and for no certificate of the client.
-type TLS struct {
-	CAFile     string `yaml:"ca_file,omitempty"`
-	CertFile   string `yaml:"cert_file,omitempty"` // read for each connection, so that certificates can be replaced
-	KeyFile    string `yaml:"key_file,omitempty"`
-	ServerName string `yaml:"server_name,omitempty"` // the name in the server's certificate, if that is not the host in the URL
 }
 
 // protocol is what one kind of server wants.
@@ -92,7 +83,7 @@ func (c *Config) endpoint(method string) (*url.URL, error) {
 		return nil, fmt.Errorf("URL %s: write it as https://HOST:PORT or http://HOST:PORT", c.URL)
 	case u.Hostname() == "":
 		return nil, fmt.Errorf("URL %s: the host is missing: write it as https://HOST:PORT", c.URL)
-	case u.Scheme == "http" && c.TLS != (TLS{}):
+	case u.Scheme == "http" && c.TLS != (tlsfiles.Client{}):
 		return nil, fmt.Errorf("URL %s: there are TLS settings for it, which need https", c.URL)
 	}
 	if !strings.HasSuffix(u.Path, method) {
@@ -137,7 +128,7 @@ func isNoNameCharacter(c rune) bool {
 	return !('0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '-' || c == '_')
 }
 
-// fileLimit bounds files with secrets and certificates, in bytes.
+// fileLimit bounds files with secrets, in bytes.
 const fileLimit = 1 << 20
 
 // secrets returns the values of the headers from files.
@@ -159,31 +150,15 @@ func (c *Config) secrets() (map[string]string, error) {
 // client returns a client with time-outs for each step. It keeps one connection. It takes compressed answers, because Pyroscope compresses
 // the answers to compressed requests, even if the client asks for others.
 func (c *Config) client() (*http.Client, error) {
-	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.TLS.ServerName}
-	if c.TLS.CAFile != "" {
-		f, err := userfile.Read(c.TLS.CAFile, fileLimit)
-		if err != nil {
-			return nil, fmt.Errorf("certificate authorities: %w", err)
-		}
-		settings.RootCAs = x509.NewCertPool()
-		if !settings.RootCAs.AppendCertsFromPEM(f.Data) {
-			return nil, fmt.Errorf("certificate authorities: %s has no certificate in PEM format", c.TLS.CAFile)
-		}
-	}
-	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
-		return nil, errors.New("a client certificate needs both cert_file and key_file")
-	}
-	if c.TLS.CertFile != "" {
-		if _, err := c.certificate(nil); err != nil {
-			return nil, err
-		}
-		settings.GetClientCertificate = c.certificate
+	config, err := c.TLS.Config()
+	if err != nil {
+		return nil, err
 	}
 	dialer := net.Dialer{Timeout: 10 * time.Second}
 	transport := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            dialer.DialContext,
-		TLSClientConfig:        settings,
+		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    10 * time.Second,
 		ResponseHeaderTimeout:  requestTime,
 		MaxResponseHeaderBytes: answerLimit,
@@ -191,22 +166,6 @@ func (c *Config) client() (*http.Client, error) {
 		IdleConnTimeout:        2 * time.Minute,
 	}
 	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}, nil
-}
-
-func (c *Config) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	cert, err := userfile.Read(c.TLS.CertFile, fileLimit)
-	if err != nil {
-		return nil, fmt.Errorf("client certificate: %w", err)
-	}
-	key, err := userfile.Read(c.TLS.KeyFile, fileLimit)
-	if err != nil {
-		return nil, fmt.Errorf("key of the client certificate: %w", err)
-	}
-	pair, err := tls.X509KeyPair(cert.Data, key.Data)
-	if err != nil {
-		return nil, fmt.Errorf("client certificate %s with key %s: %w", c.TLS.CertFile, c.TLS.KeyFile, err)
-	}
-	return &pair, nil
 }
 
 // checkRedirect follows redirects on the same host only: others would get profiles, and the headers with secrets. A redirect that turns the

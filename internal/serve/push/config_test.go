@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bperf/bperf/internal/serve/tlsfiles"
 )
 
 func TestConfig(t *testing.T) {
@@ -41,7 +43,7 @@ func TestConfig(t *testing.T) {
 		{Config{Kind: "otlp", URL: "https://user:pass\x00word@host"}, "the URL is invalid"},
 		{Config{Kind: "otlp", URL: "https://user:password@host"}, "the URL has a name or password"},
 		{Config{Kind: "otlp", URL: "https://host?key=password"}, "the URL has a query"},
-		{Config{Kind: "otlp", URL: "http://host", TLS: TLS{ServerName: "x"}}, "TLS settings"},
+		{Config{Kind: "otlp", URL: "http://host", TLS: tlsfiles.Client{ServerName: "x"}}, "TLS settings"},
 		{Config{Kind: "otlp", URL: good, Headers: map[string]string{"A B": "x"}}, `header "A B"`},
 		{Config{Kind: "otlp", URL: good, Headers: map[string]string{"content-type": "x"}}, "bperf sets it itself"},
 		{Config{Kind: "otlp", URL: good, Headers: map[string]string{"X": "password\n"}}, "control characters"},
@@ -49,10 +51,10 @@ func TestConfig(t *testing.T) {
 		{Config{Kind: "otlp", URL: good, HeaderFiles: map[string]string{"X": lines}}, "has more than one line"},
 		{Config{Kind: "otlp", URL: good, HeaderFiles: map[string]string{"X": dir}}, "header X: "},
 		{Config{Kind: "otlp", URL: good, Tenant: "a\nb"}, "control characters"},
-		{Config{Kind: "otlp", URL: good, TLS: TLS{CAFile: filepath.Join(dir, "none")}}, "no such file"},
-		{Config{Kind: "otlp", URL: good, TLS: TLS{CAFile: junk}}, "no certificate in PEM format"},
-		{Config{Kind: "otlp", URL: good, TLS: TLS{CertFile: junk}}, "both cert_file and key_file"},
-		{Config{Kind: "otlp", URL: good, TLS: TLS{CertFile: junk, KeyFile: junk}}, "client certificate " + junk},
+		{Config{Kind: "otlp", URL: good, TLS: tlsfiles.Client{CA: filepath.Join(dir, "none")}}, "no such file"},
+		{Config{Kind: "otlp", URL: good, TLS: tlsfiles.Client{CA: junk}}, "no certificate in PEM format"},
+		{Config{Kind: "otlp", URL: good, TLS: tlsfiles.Client{Cert: junk}}, "needs its key"},
+		{Config{Kind: "otlp", URL: good, TLS: tlsfiles.Client{Cert: junk, Key: junk}}, "certificate " + junk},
 	} {
 		q, err := Open(test.cfg, testNode, slog.New(slog.DiscardHandler))
 		if err == nil {
@@ -104,7 +106,7 @@ func TestTLS(t *testing.T) {
 	s.StartTLS()
 	defer s.Close()
 
-	cfg := Config{Kind: "parca", URL: s.URL, TLS: TLS{CAFile: file("ca"), CertFile: file("cert"), KeyFile: file("key"), ServerName: "server.test"}}
+	cfg := Config{Kind: "parca", URL: s.URL, TLS: tlsfiles.Client{CA: file("ca"), Cert: file("cert"), Key: file("key"), ServerName: "server.test"}}
 	replace := func(name string) {
 		c := newCertificate(t, name, authority)
 		key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
@@ -137,7 +139,7 @@ func TestTLS(t *testing.T) {
 		t.Errorf("the server saw %v", names)
 	}
 
-	cfg.TLS.CAFile = "" // the system's do not know the server
+	cfg.TLS.CA = "" // the system's do not know the server
 	q, clock = open(t, cfg, nil)
 	if err := q.Push(testBatch()); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,52 +16,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/printable"
-	"github.com/bperf/bperf/internal/userfile"
 )
-
-// TLS has the paths of the files that a client needs for HTTPS, in PEM format. Each may be empty.
-type TLS struct {
-	CA        string // certificates that sign those of nodes; those of the system if empty
-	Cert, Key string // certificate of the client
-}
-
-// maxPEM is the limit of a file of TLS, in bytes.
-const maxPEM = 1 << 20
-
-// Config returns the configuration of TLS.
-func (t TLS) Config() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if t.CA != "" {
-		ca, err := userfile.Read(t.CA, maxPEM)
-		if err != nil {
-			return nil, err
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(ca.Data) {
-			return nil, fmt.Errorf("%s has no certificate in PEM format", t.CA)
-		}
-	}
-	if (t.Cert == "") != (t.Key == "") {
-		return nil, errors.New("a certificate of the client needs its key, and a key its certificate")
-	}
-	if t.Cert == "" {
-		return c, nil
-	}
-	cert, err := userfile.Read(t.Cert, maxPEM)
-	if err != nil {
-		return nil, err
-	}
-	key, err := userfile.Read(t.Key, maxPEM)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(cert.Data, key.Data)
-	if err != nil {
-		return nil, fmt.Errorf("%s, %s: %w", t.Cert, t.Key, err)
-	}
-	c.Certificates = []tls.Certificate{pair}
-	return c, nil
-}
 
 // Node is a node that runs bperf serve.
 type Node struct {

@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bperf/bperf/internal/serve/tlsfiles"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -316,9 +317,9 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
-		files TLS
+		files tlsfiles.Client
 		works bool
-	}{{own, true}, {TLS{CA: own.CA}, false}, {TLS{Cert: own.Cert, Key: own.Key}, false}} {
+	}{{own, true}, {tlsfiles.Client{CA: own.CA}, false}, {tlsfiles.Client{Cert: own.Cert, Key: own.Key}, false}} {
 		config, err := test.files.Config()
 		if err != nil {
 			t.Fatal(err)
@@ -329,7 +330,7 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	h.logged(t, ` certificate alice"`)
-	for _, files := range []TLS{{CA: "/nosuch"}, {CA: own.Key}, {Cert: own.Cert}, {Key: own.Key},
+	for _, files := range []tlsfiles.Client{{CA: "/nosuch"}, {CA: own.Key}, {Cert: own.Cert}, {Key: own.Key},
 		{Cert: own.Key, Key: own.Cert}, {Cert: own.Cert, Key: "/nosuch"}} {
 		if _, err := files.Config(); err == nil {
 			t.Errorf("%v: no error", files)
@@ -338,7 +339,7 @@ func TestTLS(t *testing.T) {
 }
 
 // writeCertificate writes a certificate for a client named alice. It signs itself.
-func writeCertificate(t *testing.T) (TLS, *x509.CertPool) {
+func writeCertificate(t *testing.T) (tlsfiles.Client, *x509.CertPool) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -354,7 +355,7 @@ func writeCertificate(t *testing.T) (TLS, *x509.CertPool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := TLS{Cert: filepath.Join(t.TempDir(), "cert"), Key: filepath.Join(t.TempDir(), "key")}
+	files := tlsfiles.Client{Cert: filepath.Join(t.TempDir(), "cert"), Key: filepath.Join(t.TempDir(), "key")}
 	writePEM(t, files.Cert, "CERTIFICATE", cert)
 	writePEM(t, files.Key, "PRIVATE KEY", key)
 	parsed, err := x509.ParseCertificate(cert)

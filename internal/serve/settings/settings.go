@@ -172,7 +172,7 @@ func (s *Settings) resolve(dir string) {
 	s.WebConfig = in(s.WebConfig)
 	for i := range s.Push {
 		to := &s.Push[i]
-		to.TLS.CAFile, to.TLS.CertFile, to.TLS.KeyFile = in(to.TLS.CAFile), in(to.TLS.CertFile), in(to.TLS.KeyFile)
+		to.TLS.CA, to.TLS.Cert, to.TLS.Key = in(to.TLS.CA), in(to.TLS.Cert), in(to.TLS.Key)
 		for header, file := range to.HeaderFiles {
 			to.HeaderFiles[header] = in(file)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/serve/settings"
+	"github.com/bperf/bperf/internal/serve/tlsfiles"
 	"github.com/bperf/bperf/internal/userfile"
 )
 
@@ -130,13 +131,9 @@ func (p *policy) setTLS(c *tlsConfig, dir string) error {
 		return errors.New("client_ca_file and a client_auth_type that verifies certificates need each other")
 	}
 	if c.ClientCA != "" {
-		file, err := userfile.Read(in(c.ClientCA), maxWebConfig)
-		if err != nil {
+		var err error
+		if p.tls.ClientCAs, err = tlsfiles.Authorities(in(c.ClientCA)); err != nil {
 			return fmt.Errorf("client_ca_file: %w", err)
-		}
-		p.tls.ClientCAs = x509.NewCertPool()
-		if !p.tls.ClientCAs.AppendCertsFromPEM(file.Data) {
-			return fmt.Errorf("client_ca_file: %s has no certificate in PEM format", in(c.ClientCA))
 		}
 	}
 	if len(c.AllowedSANs) > 0 {
