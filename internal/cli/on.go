@@ -76,7 +76,11 @@ func runOn(cmd *cobra.Command, args, rest []string) error {
 	if err != nil {
 		return err
 	}
-	return (&fleet{cmd: cmd, request: request, tls: config, several: len(nodes) > 1}).run(nodes)
+	f := &fleet{cmd: cmd, request: request, tls: config, several: len(nodes) > 1}
+	if f.several && fitsTable(cmd) {
+		return f.table(nodes)
+	}
+	return f.run(nodes)
 }
 
 // nodesOf returns the nodes of --on and --on-file.
@@ -162,6 +166,30 @@ type fleet struct {
 	tls     *tls.Config
 	several bool
 	lines   sync.Mutex // of what is printed
+
+	counts map[*remote.Node]*nodeCounts // for a table; nil for none
+}
+
+// table runs stat on nodes, and prints their counts in a table.
+func (f *fleet) table(nodes []*remote.Node) error {
+	f.request.Args = append([]string{"--json-output"}, f.request.Args...)
+	f.counts = make(map[*remote.Node]*nodeCounts)
+	for _, n := range nodes {
+		f.counts[n] = new(nodeCounts)
+	}
+	err := f.run(nodes)
+	rows := make([][]nodeCount, len(nodes))
+	for i, n := range nodes {
+		var wrong error
+		if rows[i], wrong = f.counts[n].rows(); wrong != nil {
+			fmt.Fprintf(os.Stderr, "%s: Error: %v\n", printable.Text(n.Name), wrong)
+			err = &exitError{Status: 1}
+		}
+	}
+	if wrong := writeNodes(os.Stderr, nodes, rows); wrong != nil {
+		return wrong
+	}
+	return err
 }
 
 // errInterrupted is the cause of a session that a second signal cut off.
@@ -238,6 +266,9 @@ func (f *fleet) session(ctx context.Context, n *remote.Node, stop <-chan struct{
 
 // output returns where the standard output of a session goes, which is a file with -o. The counts of stat go to standard error without.
 func (f *fleet) output(n *remote.Node, messages *lineWriter) (io.Writer, *lazyFile) {
+	if f.counts != nil {
+		return f.counts[n], nil
+	}
 	name := ""
 	if flag := f.cmd.Flags().Lookup("output"); flag != nil {
 		name = flag.Value.String()

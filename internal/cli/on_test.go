@@ -153,6 +153,12 @@ func TestOn(t *testing.T) {
 			t.Errorf("no line of %s in\n%s", n, got.stderr)
 		}
 	}
+	got = run(t, bperf("stat", "-a", "-e", "page-faults,cpu-clock", "--timeout", "100", "--on", node+","+node+"2"))
+	lines := strings.Split(got.stderr, "\n")
+	if got.status != 0 || len(lines) < 5 || !strings.HasPrefix(lines[1], "node ") || !strings.HasPrefix(lines[2], name+" ") ||
+		!strings.HasPrefix(lines[3], name+"2 ") || !strings.HasPrefix(lines[4], "total ") {
+		t.Errorf("a table of two nodes: status %d\n%s", got.status, got.stderr)
+	}
 	if err := d.stop(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}

@@ -17,3 +17,11 @@ func TestAlign(t *testing.T) {
 		}
 	}
 }
+
+func TestThousands(t *testing.T) {
+	for digits, want := range map[string]string{"0": "0", "999": "999", "1000": "1,000", "1234567.89": "1,234,567.89", "123456": "123,456"} {
+		if got := Thousands(digits); got != want {
+			t.Errorf("Thousands(%q) = %q, want %q", digits, got, want)
+		}
+	}
+}

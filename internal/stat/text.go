@@ -223,14 +223,7 @@ func (t *text) number(v float64, decimals int) string {
 	if !t.o.BigNum {
 		return s
 	}
-	whole, rest := s, ""
-	if i := strings.IndexByte(s, '.'); i >= 0 {
-		whole, rest = s[:i], s[i:]
-	}
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	return whole + rest
+	return printable.Thousands(s)
 }
 
 // place returns the text that rows of a part of the target begin with.
