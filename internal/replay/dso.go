@@ -127,6 +127,18 @@ func (d *DSO) Named(names []string) bool {
 // HexBuildID returns the build ID in hexadecimal.
 func (d *DSO) HexBuildID() string { return hex.EncodeToString(d.BuildID) }
 
+// fileBuildID returns the build ID in hexadecimal: the recorded one, or else that of the file that processes had mapped when its symbols were
+// needed.
+func (d *DSO) fileBuildID() string {
+	if u, is := d.names.(*userFile); is && len(d.BuildID) == 0 {
+		u.open()
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return u.build
+	}
+	return d.HexBuildID()
+}
+
 // ModuleOf returns the name that tables show for a mapped file or memory, and the kind of its code as far as the name shows it. Code of
 // hypervisors and guests counts as user code.
 func ModuleOf(name string) (short string, kind profile.Kind) {

@@ -308,7 +308,7 @@ func (f *filler) module(d *DSO) profile.ModuleID {
 	id, known := f.modules[d]
 	if !known {
 		id = f.p.Modules.ID(profile.Module{Path: f.p.Strings.ID(d.Path), Name: f.p.Strings.ID(d.Short),
-			BuildID: f.p.Strings.ID(d.HexBuildID()), Size: d.mappedSize(), Order: uint32(d.Index)})
+			BuildID: f.p.Strings.ID(d.fileBuildID()), Size: d.mappedSize(), Order: uint32(d.Index)})
 		f.modules[d] = id
 	}
 	return id

@@ -186,6 +186,7 @@ type userFile struct {
 	file   *object.File // nil if it cannot be opened
 
 	mu     sync.Mutex
+	build  string             // build ID of file, if a process that has it mapped led to it
 	known  map[uint64]*Symbol // by Start
 	frames []symbol.Frame     // buffer for the next call
 	owners []owner            // last processes that had it mapped
@@ -238,6 +239,9 @@ func (u *userFile) find() (*object.File, error) {
 	id := u.dso.HexBuildID()
 	if id == "" {
 		if file := u.findMapped(id); file != nil {
+			u.mu.Lock()
+			u.build = file.BuildID()
+			u.mu.Unlock()
 			return file, nil
 		}
 	}
@@ -276,6 +280,9 @@ func (u *userFile) findMapped(id string) *object.File {
 		search.Root = p.root
 		if file, err := search.OpenMapped(p.mapped, u.dso.Path, id); err == nil {
 			return file
+		}
+		if id == "" && search.Replaced(u.dso.key.path, u.dso.key.major, u.dso.key.minor, u.dso.key.inode, u.dso.key.generation) {
+			continue
 		}
 		if file, err := search.Open(u.dso.Path, id); err == nil { // works without the capability that OpenMapped needs
 			return file

@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/serve/container"
+	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/require"
 )
@@ -244,6 +246,34 @@ func TestRate(t *testing.T) {
 	}
 	p.SetRate(Rate{})
 	stop()
+}
+
+// TestBuildIDs checks that frames have the build ID of the file that a running process has mapped: servers look up symbols by it.
+func TestBuildIDs(t *testing.T) {
+	self, err := os.Executable()
+	check(t, err)
+	want, err := object.Search{}.BuildID(self)
+	check(t, err)
+	if len(want) == 0 {
+		t.Fatalf("%s has no build ID", self)
+	}
+	p, windows, stop := running(t, Config{Every: time.Second})
+	all, _ := pods(t, "busy")
+	all[0].newLoad(t, time.Hour).start() // ends with the test
+	for {
+		w := next(t, p, windows)
+		for _, f := range w.Profile.Frames() {
+			module := w.Profile.Modules.At(f.Module)
+			if w.Profile.Strings.At(module.Path) != self {
+				continue
+			}
+			if got := w.Profile.Strings.At(module.BuildID); got != hex.EncodeToString(want) {
+				t.Errorf("%s has the build ID %q, want %x", self, got, want)
+			}
+			stop()
+			return
+		}
+	}
 }
 
 // TestNothingIsLeft compares the descriptors of BPF programs, maps and perf events of this process before and after a session.

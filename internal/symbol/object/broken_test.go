@@ -15,7 +15,7 @@ func ask(data []byte) {
 	if err != nil {
 		return
 	}
-	f.buildID()
+	f.BuildID()
 	f.image.debugLink()
 	symbols := slices.Collect(f.Symbols().All())
 	for i, s := range symbols {
@@ -81,7 +81,7 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("main is %+v, want its symbol", got)
 	}
 	f.Lines(main.Start, main.End)
-	f.buildID()
+	f.BuildID()
 }
 
 // TestClaims has a compressed section that claims a size of 2^40 bytes.

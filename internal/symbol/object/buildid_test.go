@@ -17,8 +17,8 @@ func compareBuildID(t *testing.T, data []byte) string {
 	if err != nil && err != errUnusual {
 		t.Fatal(err)
 	}
-	if f, newErr := parse("file", data); newErr == nil && err == nil && f.buildID() != hex.EncodeToString(id) {
-		t.Errorf("%x, and the whole file has %s", id, f.buildID())
+	if f, newErr := parse("file", data); newErr == nil && err == nil && f.BuildID() != hex.EncodeToString(id) {
+		t.Errorf("%x, and the whole file has %s", id, f.BuildID())
 	}
 	return hex.EncodeToString(id)
 }

@@ -182,8 +182,8 @@ func (f *File) PointerSize() int {
 	return 8
 }
 
-// buildID returns the build ID in hexadecimal digits, or "".
-func (f *File) buildID() string {
+// BuildID returns the build ID in hexadecimal digits, or "".
+func (f *File) BuildID() string {
 	return hex.EncodeToString(f.image.buildID())
 }
 

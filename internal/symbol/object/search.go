@@ -109,7 +109,7 @@ func (s Search) openPath(path string) (*File, error) {
 
 // mustBe returns an error and closes the file if it has another build ID.
 func (f *File) mustBe(path, buildID string) error {
-	id := f.buildID()
+	id := f.BuildID()
 	if id == buildID {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (s Search) addDebug(f *File) {
 // findDebug opens the file with the debugging information of f: that of its build, or else the one that .gnu_debuglink names. It returns
 // nil if there is none.
 func (s Search) findDebug(f *File) *File {
-	if id := f.buildID(); id != "" {
+	if id := f.BuildID(); id != "" {
 		for _, c := range s.byBuildID(id, "debug", ".debug") {
 			if d, err := c.open(s.Allowance, id); err == nil {
 				return d
@@ -192,7 +192,7 @@ func (s Search) findDebug(f *File) *File {
 		return nil
 	}
 	for _, c := range s.byLink(f.path, name) {
-		if d, err := c.openSum(s.Allowance, f.buildID(), sum); err == nil {
+		if d, err := c.openSum(s.Allowance, f.BuildID(), sum); err == nil {
 			return d
 		}
 	}
@@ -218,7 +218,7 @@ func (c candidate) openSum(a *allowance.Allowance, buildID string, sum uint32) (
 		return nil, err
 	}
 	f.path = filepath.Join(c.root, c.path)
-	if id := f.buildID(); buildID != "" && id == buildID {
+	if id := f.BuildID(); buildID != "" && id == buildID {
 		return f, nil
 	}
 	var found uint32

@@ -36,7 +36,7 @@ func hasLines(t testing.TB, f *File) bool {
 func TestDebugFiles(t *testing.T) {
 	stripped, debug := split(t)
 	contents, program := read(t, debug), read(t, stripped)
-	id := open(t, stripped).buildID()
+	id := open(t, stripped).BuildID()
 	if len(id) != 40 {
 		t.Fatalf("the build ID is %q", id)
 	}
@@ -94,7 +94,7 @@ func TestDebugFiles(t *testing.T) {
 func TestSupplement(t *testing.T) {
 	need(t, "objcopy")
 	program, supplement := build(t, "gcc", "-g"), build(t, "gcc", "-g", "-DOTHER", "-O1")
-	id := open(t, supplement).buildID()
+	id := open(t, supplement).BuildID()
 	sum, err := hex.DecodeString(id)
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestSupplement(t *testing.T) {
 // TestOtherBuild has a program that was replaced after it was recorded.
 func TestOtherBuild(t *testing.T) {
 	old, replaced := build(t, "gcc", "-g"), build(t, "gcc", "-O1")
-	id := open(t, old).buildID()
+	id := open(t, old).BuildID()
 	cache := t.TempDir()
 
 	_, err := Search{Cache: cache}.Open(replaced, id)
@@ -136,15 +136,15 @@ func TestOtherBuild(t *testing.T) {
 	}
 	write(t, filepath.Join(cache, ".build-id", id[:2], id[2:], "elf"), read(t, old))
 	f := openWith(t, Search{Cache: cache}, replaced, id)
-	if f.buildID() != id || !hasLines(t, f) || f.Path() != replaced {
-		t.Errorf("opened %s of build %s", f.Path(), f.buildID())
+	if f.BuildID() != id || !hasLines(t, f) || f.Path() != replaced {
+		t.Errorf("opened %s of build %s", f.Path(), f.BuildID())
 	}
 	if owners := f.Owners(); !slices.Equal(owners, []int{nobody}) {
 		t.Errorf("the copy belongs to %v", owners)
 	}
 	gone := openWith(t, Search{Cache: cache}, "/nonexistent/program", id)
-	if gone.buildID() != id {
-		t.Errorf("a program that is gone was opened as build %s", gone.buildID())
+	if gone.BuildID() != id {
+		t.Errorf("a program that is gone was opened as build %s", gone.BuildID())
 	}
 }
 

@@ -180,7 +180,7 @@ func TestVDSO(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	f := openWith(t, Search{}, "[vdso]", own.buildID())
+	f := openWith(t, Search{}, "[vdso]", own.BuildID())
 	for _, name := range []string{"__vdso_clock_gettime", "__kernel_clock_gettime"} {
 		if s := named(f, name); s != nil {
 			addr, ok := f.Address(s.Start) // it is mapped as it is in the file, from its start
@@ -196,13 +196,13 @@ func TestVDSO(t *testing.T) {
 // TestOtherVDSO has a recording of another kernel, whose vDSO perf has kept.
 func TestOtherVDSO(t *testing.T) {
 	other := build(t, "gcc", "-shared")
-	id := open(t, other).buildID()
+	id := open(t, other).BuildID()
 	if f, err := (Search{}).Open("[vdso]", id); err == nil {
-		t.Errorf("this kernel's vDSO was opened as build %s: it is %s", id, f.buildID())
+		t.Errorf("this kernel's vDSO was opened as build %s: it is %s", id, f.BuildID())
 	}
 	cache := t.TempDir()
 	write(t, filepath.Join(cache, ".build-id", id[:2], id[2:], "vdso"), read(t, other))
-	if f := openWith(t, Search{Cache: cache}, "[vdso]", id); f.buildID() != id || f.Path() != "[vdso]" {
-		t.Errorf("opened %s of build %s", f.Path(), f.buildID())
+	if f := openWith(t, Search{Cache: cache}, "[vdso]", id); f.BuildID() != id || f.Path() != "[vdso]" {
+		t.Errorf("opened %s of build %s", f.Path(), f.BuildID())
 	}
 }
