@@ -223,7 +223,7 @@ func TestServeProfiles(t *testing.T) {
 	if err != nil || got.StatusCode != http.StatusOK || len(p.SampleType) != 2 || p.SampleType[1].Type != "cpu" {
 		t.Errorf("%s, %v: %v", got.Status, err, p)
 	}
-	d.await("/metrics", `bperf_push_profiles_total\{kind="otlp",url="`+server.URL+`[^"]*"\} [1-9]`)
+	d.await("/metrics", `bperf_push_items_total\{kind="otlp",url="`+server.URL+`[^"]*"\} [1-9]`)
 	if r := <-pushed; r.Method != http.MethodPost || r.URL.Path != "/v1development/profiles" {
 		t.Errorf("pushed: %s %s", r.Method, r.URL)
 	}

@@ -123,10 +123,10 @@ func (p *pushing) windows() ([]*profiles.Window, error) {
 var (
 	pushLabels      = []string{"kind", "url"}
 	profilingDesc   = prometheus.NewDesc("bperf_profiling", "Whether the profile that is pushed is being taken.", nil, nil)
-	pushedDesc      = prometheus.NewDesc("bperf_push_profiles_total", "Profiles that the server accepted.", pushLabels, nil)
+	pushedDesc      = prometheus.NewDesc("bperf_push_items_total", "Profiles, or values of metrics, that the server accepted.", pushLabels, nil)
 	pushedBytesDesc = prometheus.NewDesc("bperf_push_bytes_total", "Bytes of requests that the server accepted, compressed.", pushLabels, nil)
 	retriesDesc     = prometheus.NewDesc("bperf_push_retries_total", "Requests that failed and were repeated.", pushLabels, nil)
-	droppedDesc     = prometheus.NewDesc("bperf_push_dropped_profiles_total", "Profiles that did not reach the server.", append(pushLabels, "reason"), nil)
+	droppedDesc     = prometheus.NewDesc("bperf_push_dropped_items_total", "Profiles, or values of metrics, that did not reach the server.", append(pushLabels, "reason"), nil)
 	waitingDesc     = prometheus.NewDesc("bperf_push_queue_bytes", "Memory of the requests that wait.", pushLabels, nil)
 	lastSuccessDesc = prometheus.NewDesc("bperf_push_last_success_timestamp_seconds", "When the server last accepted a request.", pushLabels, nil)
 )
@@ -150,11 +150,11 @@ func (p *pushing) Collect(out chan<- prometheus.Metric) {
 		send := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 			out <- prometheus.MustNewConstMetric(d, kind, value, append([]string{s.Kind, s.URL}, labels...)...)
 		}
-		send(pushedDesc, prometheus.CounterValue, float64(s.Profiles))
+		send(pushedDesc, prometheus.CounterValue, float64(s.Accepted))
 		send(pushedBytesDesc, prometheus.CounterValue, float64(s.Bytes))
 		send(retriesDesc, prometheus.CounterValue, float64(s.Retries))
 		for why := range s.Dropped {
-			send(droppedDesc, prometheus.CounterValue, float64(s.Dropped[why].Profiles), push.Reason(why).String())
+			send(droppedDesc, prometheus.CounterValue, float64(s.Dropped[why].Items), push.Reason(why).String())
 		}
 		send(waitingDesc, prometheus.GaugeValue, float64(s.WaitingBytes))
 		if !s.LastSuccess.IsZero() {

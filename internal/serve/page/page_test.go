@@ -64,10 +64,10 @@ func snapshot(n int) *node.Snapshot {
 
 // pushes has a server that works and one that does not.
 func pushes() []push.Stats {
-	good := push.Stats{Kind: "otlp", URL: "https://collector:4318", Profiles: 1200, Bytes: 3 << 20, Limit: 8 << 20, LastSuccess: start}
+	good := push.Stats{Kind: "otlp", URL: "https://collector:4318", Accepted: 1200, Bytes: 3 << 20, Limit: 8 << 20, LastSuccess: start}
 	bad := push.Stats{Kind: "pyroscope", URL: "https://pyroscope:4040", Waiting: 3, WaitingBytes: 1 << 20, Limit: 8 << 20,
 		LastError: "dial tcp: connection refused", LastFailure: start.Add(time.Minute)}
-	bad.Dropped[push.Full] = push.Drop{Profiles: 42, Requests: 2, Bytes: 1000}
+	bad.Dropped[push.Full] = push.Drop{Items: 42, Requests: 2, Bytes: 1000}
 	return []push.Stats{good, bad}
 }
 

@@ -49,11 +49,11 @@ func (v *view) missing(b *bytes.Buffer, all []problem) {
 	b.WriteString("</ul>\n")
 }
 
-// servers writes the section of the servers that get profiles.
+// servers writes the section of the servers that get profiles or metrics.
 func (v *view) servers(b *bytes.Buffer) {
 	heading(b, "pushes", "Pushes")
 	if len(v.pushes) == 0 {
-		b.WriteString("<p>Profiles are pushed to no server.</p>\n")
+		b.WriteString("<p>Profiles and metrics are pushed to no server.</p>\n")
 		return
 	}
 	b.WriteString(`<table class="cards"><thead><tr><th>Server</th><th class="n">Accepted</th><th class="n">Dropped</th><th class="n">Waiting</th>` +
@@ -67,8 +67,8 @@ func (v *view) servers(b *bytes.Buffer) {
 func (v *view) server(b *bytes.Buffer, s *push.Stats) {
 	dropped := ""
 	for why, d := range s.Dropped {
-		if d.Profiles > 0 {
-			dropped += fmt.Sprintf(`<br><span class="bad">%s %d</span>`, push.Reason(why), d.Profiles)
+		if d.Items > 0 {
+			dropped += fmt.Sprintf(`<br><span class="bad">%s %d</span>`, push.Reason(why), d.Items)
 		}
 	}
 	if dropped == "" {
@@ -81,8 +81,8 @@ func (v *view) server(b *bytes.Buffer, s *push.Stats) {
 	if s.LastError != "" {
 		answer = fmt.Sprintf(`<span class="bad">%s: %s</span><br>last success: %s`, clock(s.LastFailure), text(s.LastError), answerTime(s.LastSuccess))
 	}
-	fmt.Fprintf(b, `<tr><td class="name">%s <small>%s</small></td><td class="n" data-l="Accepted">%d profiles, %s</td><td class="n" data-l="Dropped">%s</td>`+
-		`<td class="n" data-l="Waiting">%d requests, %s of %s</td><td class="name">%s</td></tr>`+"\n", text(s.Kind), text(s.URL), s.Profiles, mebibytes(s.Bytes),
+	fmt.Fprintf(b, `<tr><td class="name">%s <small>%s</small></td><td class="n" data-l="Accepted">%d %s, %s</td><td class="n" data-l="Dropped">%s</td>`+
+		`<td class="n" data-l="Waiting">%d requests, %s of %s</td><td class="name">%s</td></tr>`+"\n", text(s.Kind), text(s.URL), s.Accepted, s.Items(), mebibytes(s.Bytes),
 		"<span>"+dropped[len("<br>"):]+"</span>", s.Waiting, mebibytes(uint64(s.WaitingBytes)), mebibytes(uint64(s.Limit)), answer)
 }
 

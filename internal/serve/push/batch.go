@@ -4,6 +4,8 @@ import (
 	"path"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/push/otlp"
@@ -15,11 +17,20 @@ type Node struct {
 	ID   string // of the host, as in /etc/machine-id; "" if unknown
 }
 
-// Batch has the profiles of one window of time.
+// Batch has the profiles of one window of time, or metrics at its end.
 type Batch struct {
-	Start    time.Time
+	Start    time.Time // of the window; the counters of metrics began at 0 then
 	Length   time.Duration
 	Profiles []Profile
+	Metrics  []*dto.MetricFamily
+}
+
+// items returns the number of profiles, and of values of metrics.
+func (b *Batch) items() (n uint64) {
+	for _, family := range b.Metrics {
+		n += uint64(len(family.GetMetric()))
+	}
+	return n + uint64(len(b.Profiles))
 }
 
 // Profile is what a container did in the window. With a name that has neither an ID nor a path, it is what no container did.
@@ -62,6 +73,13 @@ func (n *Node) resource(c *container.Name) []otlp.Attribute {
 	}
 	add("host.name", n.Name)
 	add("host.id", n.ID)
+	return all
+}
+
+// daemon returns the attributes of bperf itself, with OpenTelemetry's names.
+func (n *Node) daemon() []otlp.Attribute {
+	all := n.resource(&container.Name{})
+	all[0].Value = "bperf"
 	return all
 }
 

@@ -20,7 +20,7 @@ import (
 
 // Config is a server that profiles are sent to, as the daemon's configuration file has it.
 type Config struct {
-	// Kind is "otlp", "pyroscope" or "parca".
+	// Kind is "otlp", "pyroscope" or "parca" for profiles, or "otlp-metrics".
 	Kind string `yaml:"kind"`
 
 	// URL is the address of the server, such as https://pyroscope:4040, with the path below which its API is, if that is not "/".
@@ -37,6 +37,9 @@ type Config struct {
 	Tenant string `yaml:"tenant,omitempty"`
 }
 
+// MetricsKind is the kind of servers that get metrics and no profiles.
+const MetricsKind = "otlp-metrics"
+
 // protocol is what one kind of server wants.
 type protocol struct {
 	kind    string
@@ -52,6 +55,7 @@ type protocol struct {
 func protocols() []protocol {
 	return []protocol{
 		{kind: "otlp", path: "/v1development/profiles", content: "application/x-protobuf", gzip: true, encode: encodeOTLP, check: checkOTLP},
+		{kind: MetricsKind, path: "/v1/metrics", content: "application/x-protobuf", gzip: true, encode: encodeMetrics, check: checkOTLP},
 		{kind: "pyroscope", path: "/push.v1.PusherService/Push", content: "application/json", gzip: true, encode: encodePyroscope, check: checkJSON},
 		{kind: "parca", path: "/profiles/writeraw", content: "application/json", encode: encodeParca, check: checkJSON},
 	}

@@ -36,7 +36,7 @@ func TestConfig(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{Kind: "loki", URL: good}, `kind "loki": valid kinds are otlp, pyroscope, parca`},
+		{Config{Kind: "loki", URL: good}, `kind "loki": valid kinds are otlp, otlp-metrics, pyroscope, parca`},
 		{Config{Kind: "otlp"}, "write it as https://HOST:PORT"},
 		{Config{Kind: "otlp", URL: "host:4318"}, "write it as https://HOST:PORT"},
 		{Config{Kind: "otlp", URL: "https://"}, "the host is missing"},

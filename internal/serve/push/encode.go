@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"mime"
+	"slices"
 
 	"github.com/google/pprof/profile"
 
@@ -24,7 +25,7 @@ func encodeOTLP(n *Node, b *Batch) (all []request, err error) {
 	out := otlp.New()
 	flush := func() {
 		if profiles > 0 {
-			all = append(all, request{body: out.Bytes(), profiles: profiles})
+			all = append(all, request{body: out.Bytes(), items: profiles})
 		}
 		profiles, out = 0, otlp.New()
 	}
@@ -43,7 +44,32 @@ func encodeOTLP(n *Node, b *Batch) (all []request, err error) {
 	return all, nil
 }
 
-// checkOTLP reads ExportProfilesServiceResponse, which may say that the server rejected some of the profiles.
+// metricsPart is the number of values of a metric after which a request may be complete.
+const metricsPart = 1000
+
+// encodeMetrics returns requests with metrics.
+func encodeMetrics(n *Node, b *Batch) (all []request, err error) {
+	begin := func() *otlp.Metrics { return otlp.NewMetrics(n.daemon(), b.Start, b.Start.Add(b.Length)) }
+	out := begin()
+	flush := func() {
+		if out.Points() > 0 {
+			all = append(all, request{body: out.Bytes(), items: out.Points()})
+		}
+		out = begin()
+	}
+	for _, family := range b.Metrics {
+		for part := range slices.Chunk(family.GetMetric(), metricsPart) {
+			out.Add(family, part)
+			if out.Size() >= requestSize {
+				flush()
+			}
+		}
+	}
+	flush()
+	return all, nil
+}
+
+// checkOTLP reads ExportProfilesServiceResponse or ExportMetricsServiceResponse, which may say that the server rejected something.
 func checkOTLP(content string, body []byte) (rejected uint64, why string, err error) {
 	kind, _, _ := mime.ParseMediaType(content)
 	if len(body) == 0 {
@@ -144,7 +170,7 @@ func encodeSeries(n *Node, b *Batch, form func(*pprofSeries) any) (all []request
 			return nil
 		}
 		body, err := json.Marshal(map[string]any{"series": series})
-		all = append(all, request{body: body, profiles: profiles})
+		all = append(all, request{body: body, items: profiles})
 		series, size, profiles = nil, 0, 0
 		return err
 	}

@@ -22,6 +22,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	pprof "github.com/google/pprof/profile"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/push/pushtest"
@@ -34,7 +36,18 @@ var (
 )
 
 func testBatch() Batch {
-	return Batch{Start: testStart, Length: 15 * time.Second, Profiles: []Profile{{web, pushtest.Profile()}, {container.Name{}, pushtest.Blocked()}}}
+	return Batch{Start: testStart, Length: 15 * time.Second, Profiles: []Profile{{web, pushtest.Profile()}, {container.Name{}, pushtest.Blocked()}},
+		Metrics: []*dto.MetricFamily{counters("bperf_node_events_total", 2)}}
+}
+
+// counters returns a metric with a number of values.
+func counters(name string, values int) *dto.MetricFamily {
+	f := &dto.MetricFamily{Name: &name, Type: dto.MetricType_COUNTER.Enum()}
+	for i := range values {
+		f.Metric = append(f.Metric, &dto.Metric{Label: []*dto.LabelPair{{Name: proto.String("cpu"), Value: proto.String(fmt.Sprintf("c%d.", i))}},
+			Counter: &dto.Counter{Value: proto.Float64(float64(i))}})
+	}
+	return f
 }
 
 // step is a clock that stands still while somebody waits for it, until the test has taken the wait from it.
@@ -95,7 +108,7 @@ func flush(t *testing.T, q *Queue) error {
 }
 
 func accept(w http.ResponseWriter, kind string) {
-	if kind == "otlp" {
+	if kind == "otlp" || kind == MetricsKind {
 		w.Header().Set("Content-Type", "application/x-protobuf")
 		return
 	}
@@ -118,6 +131,7 @@ func TestKinds(t *testing.T) {
 	}
 	for _, test := range []struct{ kind, path, content, encoding string }{
 		{"otlp", "/below/v1development/profiles", "application/x-protobuf", "gzip"},
+		{MetricsKind, "/below/v1/metrics", "application/x-protobuf", "gzip"},
 		{"pyroscope", "/below/push.v1.PusherService/Push", "application/json", "gzip"},
 		{"parca", "/below/profiles/writeraw", "application/json", ""},
 	} {
@@ -141,9 +155,17 @@ func TestKinds(t *testing.T) {
 			if err := flush(t, q); err != nil {
 				t.Fatal(err)
 			}
-			if s := q.Stats(); s.Profiles != 2 || s.Requests != 1 || s.Bytes == 0 || s.Waiting != 0 || s.WaitingBytes != 0 || s.LastError != "" ||
+			if s := q.Stats(); s.Accepted != 2 || s.Requests != 1 || s.Bytes == 0 || s.Waiting != 0 || s.WaitingBytes != 0 || s.LastError != "" ||
 				s.Dropped != [Reasons]Drop{} || !s.LastSuccess.Equal(q.now()) {
 				t.Errorf("stats: %+v", s)
+			}
+			if test.kind == MetricsKind {
+				for _, part := range []string{"service.name", "bperf", "host.name", "node1", "bperf_node_events_total", "c1."} {
+					if !bytes.Contains(body, []byte(part)) {
+						t.Errorf("%q is missing", part)
+					}
+				}
+				return
 			}
 			if test.kind == "otlp" {
 				for _, part := range []string{"k8s.pod.name", "web-0", "host.name", "node1"} {
@@ -273,7 +295,7 @@ func TestBackOff(t *testing.T) {
 	if diff := cmp.Diff(want, waits); diff != "" {
 		t.Errorf("waits (-want +got):\n%s", diff)
 	}
-	if s := q.Stats(); s.Retries != 7 || s.Profiles != 2 || s.Dropped != [Reasons]Drop{} || s.LastError != "" {
+	if s := q.Stats(); s.Retries != 7 || s.Accepted != 2 || s.Dropped != [Reasons]Drop{} || s.LastError != "" {
 		t.Errorf("stats: %+v", s)
 	}
 	for _, b := range bodies[1:] {
@@ -325,7 +347,7 @@ func TestPhase(t *testing.T) {
 	if err := q.Push(testBatch()); !errors.Is(err, ErrClosed) {
 		t.Errorf("a push after Close: %v", err)
 	}
-	if s := q.Stats(); s.Dropped[Closed].Profiles != 2 || s.Waiting != 0 {
+	if s := q.Stats(); s.Dropped[Closed].Items != 2 || s.Waiting != 0 {
 		t.Errorf("stats after Close: %+v", s)
 	}
 }
@@ -462,7 +484,7 @@ func TestAnswers(t *testing.T) {
 		name, kind string
 		handler    http.HandlerFunc
 		reason     Reason
-		profiles   uint64
+		items      uint64
 		want       string
 	}{
 		{"bad request", "otlp", answer(400, "text/plain", "no\x1b[31m such\nthing s3cret-token"), Refused, 2, `400 Bad Request: "no\x1b[31m such\nthing [secret]"`},
@@ -477,6 +499,7 @@ func TestAnswers(t *testing.T) {
 		{"bomb", "pyroscope", bomb, Misread, 2, "no JSON"},
 		{"endless", "parca", endless, Misread, 2, "no JSON"},
 		{"one rejected", "otlp", answer(200, "application/x-protobuf", "\x0a\x09\x08\x01\x12\x05quota"), Rejected, 1, "rejected 1 profiles: quota"},
+		{"a value rejected", MetricsKind, answer(200, "application/x-protobuf", "\x0a\x09\x08\x01\x12\x05quota"), Rejected, 1, "rejected 1 values of metrics: quota"},
 		{"more rejected than sent", "otlp", answer(200, "application/x-protobuf", "\x0a\x06\x08\xff\xff\xff\xff\x0f"), Rejected, 2, "rejected 4294967295 profiles"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -494,7 +517,7 @@ func TestAnswers(t *testing.T) {
 				t.Error(err)
 			}
 			s := q.Stats()
-			if d := s.Dropped[test.reason]; d.Profiles != 2*test.profiles || s.Profiles != 2*(2-test.profiles) || s.Retries != 0 || s.Waiting != 0 {
+			if d := s.Dropped[test.reason]; d.Items != 2*test.items || s.Accepted != 2*(2-test.items) || s.Retries != 0 || s.Waiting != 0 {
 				t.Errorf("stats: %+v", s)
 			}
 			if !strings.Contains(s.LastError, test.want) || strings.ContainsAny(s.LastError, "\n\x1b") {
@@ -566,6 +589,9 @@ func TestRequests(t *testing.T) {
 		b.Profiles = append(b.Profiles, Profile{container.Name{Container: fmt.Sprintf("c%d.", i)}, pushtest.Large(i, 1000)})
 	}
 	for _, protocol := range protocols() {
+		if protocol.kind == MetricsKind {
+			continue
+		}
 		all, err := protocol.encode(&testNode, &b)
 		if err != nil {
 			t.Fatal(err)
@@ -573,7 +599,7 @@ func TestRequests(t *testing.T) {
 		var profiles uint64
 		var bodies []byte
 		for _, r := range all {
-			profiles += r.profiles
+			profiles += r.items
 			bodies = append(bodies, r.body...)
 			if len(r.body) > 2*requestSize {
 				t.Errorf("%s: a request has %d bytes", protocol.kind, len(r.body))

@@ -16,8 +16,8 @@ import (
 // queueLimit bounds the requests that wait for a server, in bytes.
 const queueLimit = 8 << 20
 
-// Queue sends profiles to a server, oldest first. If the server does not keep up, the queue drops the oldest profiles that are not being
-// sent. Its methods may be called by several goroutines.
+// Queue sends profiles or metrics to a server, oldest first. If the server does not keep up, the queue drops the oldest ones that are not
+// being sent. Its methods may be called by several goroutines.
 type Queue struct {
 	cfg      Config
 	node     Node
@@ -53,7 +53,7 @@ type Queue struct {
 type request struct {
 	body     []byte
 	encoding string // of the body, such as "gzip"
-	profiles uint64
+	items    uint64 // profiles, or values of metrics
 	due      time.Time
 }
 
@@ -64,7 +64,7 @@ func (r *request) cost() int { return cap(r.body) + 128 }
 func Open(cfg Config, node Node, log *slog.Logger) (*Queue, error) {
 	q, err := prepare(cfg, node, log)
 	if err != nil {
-		return nil, fmt.Errorf("push profiles: %w", err)
+		return nil, fmt.Errorf("push: %w", err)
 	}
 	go q.run()
 	return q, nil
@@ -109,17 +109,16 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 // ErrClosed is the error of Push after Close.
-var ErrClosed = errors.New("the queue of profiles is closed")
+var ErrClosed = errors.New("the queue is closed")
 
-// Push encodes the profiles of a window and queues them. It does not wait for the server. With an error, profiles of the batch are lost,
-// and counted as such.
+// Push encodes a batch and queues it. It does not wait for the server. With an error, parts of the batch are lost, and counted as such.
 func (q *Queue) Push(b Batch) error {
 	requests, err := q.protocol.encode(&q.node, &b)
 	if err != nil {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.stats.drop(Unencodable, uint64(len(b.Profiles)), 0)
-		return fmt.Errorf("encode profiles for %s: %w", q.stats.URL, err)
+		q.stats.drop(Unencodable, b.items(), 0)
+		return fmt.Errorf("encode what is to be pushed to %s: %w", q.stats.URL, err)
 	}
 	due := q.now().Add(time.Duration(q.phase * float64(max(0, b.Length))))
 	for i := range requests {
@@ -132,7 +131,7 @@ func (q *Queue) Push(b Batch) error {
 	defer q.mu.Unlock()
 	for _, r := range requests {
 		if q.pauses.Err() != nil {
-			q.stats.drop(Closed, r.profiles, len(r.body))
+			q.stats.drop(Closed, r.items, len(r.body))
 			err = ErrClosed
 			continue
 		}
@@ -153,10 +152,10 @@ func (q *Queue) add(r request) {
 			oldest = 1
 		}
 		if len(q.waiting) <= oldest {
-			q.stats.drop(Full, r.profiles, len(r.body))
+			q.stats.drop(Full, r.items, len(r.body))
 			return
 		}
-		q.stats.drop(Full, q.waiting[oldest].profiles, len(q.waiting[oldest].body))
+		q.stats.drop(Full, q.waiting[oldest].items, len(q.waiting[oldest].body))
 		q.remove(oldest)
 	}
 	q.waiting = append(q.waiting, r)
@@ -238,7 +237,7 @@ func (q *Queue) finish(r *request, o *outcome) {
 	switch {
 	case o.retry && q.pauses.Err() != nil:
 		for len(q.waiting) > 0 {
-			q.stats.drop(Closed, q.waiting[0].profiles, len(q.waiting[0].body))
+			q.stats.drop(Closed, q.waiting[0].items, len(q.waiting[0].body))
 			q.remove(0)
 		}
 	case !o.retry:
@@ -246,9 +245,9 @@ func (q *Queue) finish(r *request, o *outcome) {
 	}
 	switch {
 	case o.err != nil && healthy:
-		q.log.Warn("profiles cannot be pushed", "error", q.stats.LastError, "retry", o.retry)
+		q.log.Warn("cannot push", "error", q.stats.LastError, "retry", o.retry)
 	case o.err == nil && !healthy:
-		q.log.Info("profiles are pushed again")
+		q.log.Info("pushes again")
 	}
 }
 
@@ -286,8 +285,8 @@ func (q *Queue) Close(ctx context.Context) error {
 	q.client.CloseIdleConnections()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if lost := q.stats.Dropped[Closed].Profiles - before.Profiles; lost > 0 {
-		return fmt.Errorf("push profiles to %s: %d profiles were not sent before the end: %s", q.stats.URL, lost, q.stats.LastError)
+	if lost := q.stats.Dropped[Closed].Items - before.Items; lost > 0 {
+		return fmt.Errorf("push to %s: %d %s were not sent before the end: %s", q.stats.URL, lost, q.stats.Items(), q.stats.LastError)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ type outcome struct {
 	faulty   bool          // the server failed, and the request may be why
 	after    time.Duration // the wait that the server asked for
 	reason   Reason        // why the request is dropped, with an error that does not pass
-	rejected uint64        // profiles that the server rejected; err says why
+	rejected uint64        // profiles or values that the server rejected; err says why
 }
 
 // compress compresses the body, if that makes it smaller.
@@ -100,7 +100,7 @@ func (q *Queue) exchange(r *request, secrets map[string]string) outcome {
 		return outcome{err: fmt.Errorf("%s, but %w%s", answer.Status, err, quote(body)), reason: Misread}
 	}
 	if rejected > 0 {
-		return outcome{err: fmt.Errorf("the server rejected %d profiles: %s", rejected, why), rejected: rejected}
+		return outcome{err: fmt.Errorf("the server rejected %d %s: %s", rejected, itemsOf(q.cfg.Kind), why), rejected: rejected}
 	}
 	return outcome{}
 }

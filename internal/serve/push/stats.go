@@ -14,7 +14,7 @@ type Stats struct {
 	WaitingBytes int // their memory
 	Limit        int // of WaitingBytes
 
-	Profiles uint64 // that the server accepted, one for each container and window
+	Accepted uint64 // profiles that the server accepted, one for each container and window; or values of metrics
 	Requests uint64 // that the server accepted
 	Bytes    uint64 // of these requests, after compression
 	Retries  uint64 // attempts that failed and were, or are, repeated
@@ -26,22 +26,32 @@ type Stats struct {
 	LastFailure time.Time
 }
 
-// Drop counts profiles that did not reach the server.
-type Drop struct {
-	Profiles, Requests, Bytes uint64
+// Items returns what the server gets, in the plural.
+func (s *Stats) Items() string { return itemsOf(s.Kind) }
+
+func itemsOf(kind string) string {
+	if kind == MetricsKind {
+		return "values of metrics"
+	}
+	return "profiles"
 }
 
-// Reason is why profiles were dropped.
+// Drop counts what did not reach the server.
+type Drop struct {
+	Items, Requests, Bytes uint64 // Items are profiles, or values of metrics
+}
+
+// Reason is why something was dropped.
 type Reason int
 
 // The reasons.
 const (
 	Full        Reason = iota // the queue was full
 	Refused                   // the server refused a request: the status was neither a success nor one that passes
-	Rejected                  // the server took a request and rejected some of its profiles
+	Rejected                  // the server took a request and rejected some of its items
 	Misread                   // the server's answer was not one of its protocol
-	Unencodable               // the profile could not be encoded
-	Closed                    // the queue was closed before the profile was sent
+	Unencodable               // it could not be encoded
+	Closed                    // the queue was closed before it was sent
 
 	Reasons = int(iota) // the number of reasons
 )
@@ -51,9 +61,9 @@ func (r Reason) String() string {
 	return [...]string{"queue_full", "refused", "rejected", "bad_answer", "not_encoded", "closed"}[r]
 }
 
-func (s *Stats) drop(why Reason, profiles uint64, size int) {
+func (s *Stats) drop(why Reason, items uint64, size int) {
 	d := &s.Dropped[why]
-	d.Profiles += profiles
+	d.Items += items
 	d.Requests++
 	d.Bytes += uint64(size)
 }
@@ -69,13 +79,13 @@ func (s *Stats) count(r *request, o *outcome, now time.Time) {
 	case o.retry:
 		s.Retries++
 	case o.err != nil && o.rejected == 0:
-		s.drop(o.reason, r.profiles, len(r.body))
+		s.drop(o.reason, r.items, len(r.body))
 	default:
-		rejected := min(o.rejected, r.profiles)
+		rejected := min(o.rejected, r.items)
 		if rejected > 0 {
-			s.Dropped[Rejected].Profiles += rejected
+			s.Dropped[Rejected].Items += rejected
 		}
-		s.Profiles += r.profiles - rejected
+		s.Accepted += r.items - rejected
 		s.Requests++
 		s.Bytes += uint64(len(r.body))
 	}

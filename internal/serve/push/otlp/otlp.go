@@ -1,4 +1,4 @@
-// Package otlp encodes profiles as OpenTelemetry's protocol has them: as ExportProfilesServiceRequest of opentelemetry-proto 1.9,
+// Package otlp encodes profiles and metrics as OpenTelemetry's protocol has them: as ExportProfilesServiceRequest of opentelemetry-proto 1.9,
 // package opentelemetry.proto.collector.profiles.v1development.
 //
 // Attributes of resources are written in place. The protocol has had references into the dictionary for them since 1.10, but the servers of
@@ -76,22 +76,29 @@ func (r *Request) Add(resource []Attribute, p *profile.Profile, start time.Time,
 		s := &p.Samples()[i]
 		samples[s.Event] = samples[s.Event].message(2, e.sample(s))
 	}
-	scope := message{}.message(1, message{}.text(1, "bperf"))
+	profiles := message{}.message(1, scope)
 	var found bool
 	for i, event := range p.Events {
 		if len(samples[i]) > 0 {
 			found = true
-			scope = scope.message(2, e.profile(event, samples[i], start, length))
+			profiles = profiles.message(2, e.profile(event, samples[i], start, length))
 		}
 	}
 	if !found {
 		return
 	}
-	var attributes message
-	for _, a := range resource {
-		attributes = attributes.message(1, message{}.text(1, a.Key).message(2, anyValue(Label(a.Value))))
+	r.resources = r.resources.message(1, message{}.message(1, attributes(1, resource)).message(2, profiles))
+}
+
+// scope is the InstrumentationScope of all that bperf sends.
+var scope = message{}.text(1, "bperf")
+
+// attributes returns attributes as fields.
+func attributes(field int, all []Attribute) (out message) {
+	for _, a := range all {
+		out = out.message(field, message{}.text(1, a.Key).message(2, anyValue(Label(a.Value))))
 	}
-	r.resources = r.resources.message(1, message{}.message(1, attributes).message(2, scope))
+	return out
 }
 
 // The longest texts that servers are sent, in bytes. Names of functions and files are those of others' programs. Labels must be
