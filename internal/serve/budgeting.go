@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +35,7 @@ type budgeting struct {
 	changing   bool          // the last period ended with a change that is not complete, or had one in it
 	failed     bool          // the last measurement failed
 
-	status atomic.Pointer[budgetStatus] // nil until counting has begun
+	status atomic.Pointer[budget.Status] // nil until counting has begun
 }
 
 // cost is what the daemon and the node have taken up to a moment.
@@ -45,15 +46,6 @@ type cost struct {
 	perSwitch float64       // run time of own BPF programs for each context switch, in seconds; 0 if unknown
 	switches  uint64        // context switches of the node
 	cpus      int           // that are online
-}
-
-// budgetStatus is what the metrics of the budget show. Nobody may change it.
-type budgetStatus struct {
-	level        int
-	givenUp      budget.GivenUp
-	process, bpf budget.Value // shares (0 to 1) of the CPU time of the node in the last period
-	memory       budget.Value // in bytes, at the end of the last period
-	limits       budget.Limits
 }
 
 func newBudgeting(log *slog.Logger, measure func() (cost, error)) *budgeting {
@@ -82,7 +74,7 @@ func (b *budgeting) begin(limits budget.Limits, all budget.Plan) {
 	b.ladder = budget.Ladder(all)
 	b.controller = budget.New(limits, len(b.ladder)-1)
 	b.last, b.changing = cost{}, true // the start is no measure of what follows
-	b.status.Store(&budgetStatus{limits: limits})
+	b.status.Store(&budget.Status{Limits: limits, All: all, Plan: all})
 	debug.SetMemoryLimit(goMemoryLimit(limits.Memory, b.memoryLimit))
 }
 
@@ -105,33 +97,50 @@ func (b *budgeting) next(settled bool) budget.Plan {
 		b.log.Warn("the cost of bperf is not known: the budget gives up nothing, and takes up nothing", "error", err)
 	}
 	b.failed = err != nil
-	status := budgetStatus{limits: b.status.Load().limits}
+	last := b.status.Load()
+	status := budget.Status{Limits: last.Limits, All: last.All, Why: last.Why}
 	m := budget.Measurement{Pending: b.changing || !settled}
 	if err == nil {
 		if now.perSwitch > 0 {
 			b.perSwitch = now.perSwitch
 		}
-		status.process, status.bpf = shares(&b.last, &now, b.perSwitch)
-		status.memory = budget.Known(float64(now.memory))
-		m.CPU, m.Memory = status.process, status.memory
-		m.CPU.Of += status.bpf.Of // 0 if unknown
+		status.Process, status.Programs = shares(&b.last, &now, b.perSwitch)
+		status.Memory = budget.Known(float64(now.memory))
+		m.CPU, m.Memory = status.CPU(), status.Memory
 	}
 	b.last = now
 	before := b.controller.Level()
-	status.level = b.controller.Next(m)
-	plan := b.ladder[status.level]
-	status.givenUp = plan.GivesUp(b.ladder[0])
+	status.Level = b.controller.Next(m)
+	status.Plan = b.ladder[status.Level]
+	if status.Level == 0 {
+		status.Why = ""
+	} else if status.Level > before {
+		status.Why = exceeded(&status, now.time)
+	}
 	b.status.Store(&status)
-	b.changing = status.level != before || !settled
-	details := []any{"level", status.level, "frequency", plan.Frequency, "events", plan.Events, "profile", plan.Profile,
+	b.changing = status.Level != before || !settled
+	plan := status.Plan
+	details := []any{"level", status.Level, "frequency", plan.Frequency, "events", plan.Events, "profile", plan.Profile,
 		"cpu", fmt.Sprintf("%.2f%%", 100*m.CPU.Of), "memory", fmt.Sprintf("%.1fM", m.Memory.Of/(1<<20))}
 	switch {
-	case status.level > before:
+	case status.Level > before:
 		b.log.Warn("over the budget: bperf gives up something", details...)
-	case status.level < before:
+	case status.Level < before:
 		b.log.Info("under the budget: bperf takes up something again", details...)
 	}
 	return plan
+}
+
+// exceeded returns which limits are exceeded, and by what.
+func exceeded(s *budget.Status, at time.Time) string {
+	var all []string
+	if cpu := s.CPU(); s.Limits.CPU > 0 && cpu.Of > s.Limits.CPU {
+		all = append(all, fmt.Sprintf("%.2f %% of the CPU time (the budget is %.4g %%)", 100*cpu.Of, 100*s.Limits.CPU))
+	}
+	if s.Limits.Memory > 0 && s.Memory.Of > float64(s.Limits.Memory) {
+		all = append(all, fmt.Sprintf("%.1f MiB of memory (the budget is %d MiB)", s.Memory.Of/(1<<20), s.Limits.Memory>>20))
+	}
+	return fmt.Sprintf("at %s bperf took %s", at.UTC().Format("15:04:05 UTC"), strings.Join(all, " and "))
 }
 
 // shares returns what the process and its BPF programs have taken of the CPU time of the node between two moments. That of the programs is
@@ -228,23 +237,24 @@ func (b *budgeting) Collect(out chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	send(levelDesc, float64(s.level))
-	if s.process.Known {
-		send(cpuRatioDesc, s.process.Of, "process")
+	send(levelDesc, float64(s.Level))
+	if s.Process.Known {
+		send(cpuRatioDesc, s.Process.Of, "process")
 	}
-	if s.bpf.Known {
-		send(cpuRatioDesc, s.bpf.Of, "bpf_programs")
+	if s.Programs.Known {
+		send(cpuRatioDesc, s.Programs.Of, "bpf_programs")
 	}
-	if s.memory.Known {
-		send(memoryDesc, s.memory.Of)
+	if s.Memory.Known {
+		send(memoryDesc, s.Memory.Of)
 	}
-	send(givenUpDesc, s.givenUp.Frequency, "sampling_frequency")
-	send(givenUpDesc, s.givenUp.Events, "events")
-	send(givenUpDesc, s.givenUp.Stacks, "stacks")
-	if s.limits.CPU > 0 {
-		send(cpuLimitDesc, s.limits.CPU)
+	givenUp := s.Plan.GivesUp(s.All)
+	send(givenUpDesc, givenUp.Frequency, "sampling_frequency")
+	send(givenUpDesc, givenUp.Events, "events")
+	send(givenUpDesc, givenUp.Stacks, "stacks")
+	if s.Limits.CPU > 0 {
+		send(cpuLimitDesc, s.Limits.CPU)
 	}
-	if s.limits.Memory > 0 {
-		send(memoryLimitDesc, float64(s.limits.Memory))
+	if s.Limits.Memory > 0 {
+		send(memoryLimitDesc, float64(s.Limits.Memory))
 	}
 }

@@ -121,6 +121,14 @@ func (s *simulated) metrics() string {
 	return b.String()
 }
 
+// drawn returns the page.
+func (s *simulated) drawn() string {
+	s.t.Helper()
+	w := httptest.NewRecorder()
+	s.page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	return w.Body.String()
+}
+
 // until ends periods until the metrics have all of these texts. A change takes effect at the end of a window, so it may need many.
 func (s *simulated) until(process, bpf float64, want ...string) {
 	s.t.Helper()
@@ -158,6 +166,13 @@ func TestBudget(t *testing.T) {
 		`bperf_budget_given_up{what="events"} 0.5`, `bperf_node_events_total{cpu="0",event="page-faults"}`, "bperf_profiling 1\n")
 	s.until(0.006, 0.006, "bperf_budget_level 5\n", `bperf_budget_given_up{what="stacks"} 1`, "bperf_profiling 0\n")
 
+	if got := s.budget.status.Load(); !strings.HasSuffix(got.Why, " bperf took 1.20 % of the CPU time (the budget is 1 %)") || got.All.Events != 2 {
+		t.Errorf("at level 5: %+v", got)
+	}
+	if got := s.drawn(); !strings.Contains(got, "<strong class=\"bad\">the profile; events: the first 1 of 2 are counted</strong> <small>level 5: at ") {
+		t.Errorf("the page at level 5:\n%s", got)
+	}
+
 	// Without a measurement, nothing changes.
 	s.now.err = errors.New("no measurement")
 	for range 20 {
@@ -169,6 +184,9 @@ func TestBudget(t *testing.T) {
 	s.now.err = nil
 	s.until(0.001, 0.001, "bperf_budget_level 0\n", "bperf_profiling 1\n", `bperf_event_supported{event="cpu-migrations",reason=""} 1`,
 		`bperf_budget_given_up{what="sampling_frequency"} 0`+"\n", `bperf_budget_given_up{what="stacks"} 0`+"\n")
+	if got := s.budget.status.Load(); got.Why != "" {
+		t.Errorf("at level 0: %+v", got)
+	}
 	log := s.log.String()
 	for text, times := range map[string]int{
 		"over the budget: bperf gives up something": 5, "under the budget: bperf takes up something again": 5,

@@ -84,6 +84,7 @@ func New(config Config) (*Daemon, error) {
 	if d.pushing, err = openPushing(s, d.log, d.Container); err != nil {
 		return nil, err
 	}
+	d.budget = newBudgeting(d.log, d.cost)
 	d.page = d.newPage()
 	if d.server, err = web.Listen(s, d.log, d.routes(s.Sessions)); err != nil {
 		if d.pushing != nil {
@@ -91,7 +92,6 @@ func New(config Config) (*Daemon, error) {
 		}
 		return nil, err
 	}
-	d.budget = newBudgeting(d.log, d.cost)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "bperf_build_info", Help: "The version of bperf.",
 		ConstLabels: prometheus.Labels{"version": config.Version, "goversion": runtime.Version(), "goarch": runtime.GOARCH},
@@ -156,7 +156,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 
 // newPage returns the page of this node.
 func (d *Daemon) newPage() *page.Page {
-	config := page.Config{Version: d.config.Version, Snapshot: d.Snapshot}
+	config := page.Config{Version: d.config.Version, Snapshot: d.Snapshot, Budget: d.budget.status.Load}
 	if host, err := os.Hostname(); err == nil { // the page does without
 		config.Host = host
 	}

@@ -48,3 +48,21 @@ func (p Plan) GivesUp(all Plan) (g GivenUp) {
 	}
 	return g
 }
+
+// Status is what the daemon takes and may take, and what it gives up for that. Nobody may change it.
+type Status struct {
+	Level     int
+	All, Plan Plan   // what the configuration asks for, and what is done of it
+	Why       string // the limits that were exceeded when the level last rose, and by what; "" at level 0
+
+	Process, Programs Value // shares (0 to 1) of the CPU time of the node in the last period: of the process, and of its BPF programs
+	Memory            Value // in bytes, at the end of the last period
+	Limits            Limits
+}
+
+// CPU returns the CPU time of the process and its BPF programs together. Without that of the programs, it is the one of the process.
+func (s *Status) CPU() Value {
+	all := s.Process
+	all.Of += s.Programs.Of // 0 if unknown
+	return all
+}

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bperf/bperf/internal/serve/budget"
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/internal/serve/profiles"
 	"github.com/bperf/bperf/internal/serve/push"
@@ -35,6 +36,9 @@ type Config struct {
 	Host     string // name of the node
 	Version  string // of bperf
 	Snapshot func() (*node.Snapshot, error)
+
+	// Budget returns what bperf takes and may take, or nil while that is not known.
+	Budget func() *budget.Status
 
 	// Pushes returns the numbers of the servers that get profiles; Windows returns the last windows of these profiles, the oldest first,
 	// and why there is no profile at the moment, or nil. Both are nil if no profiles are pushed.
@@ -111,6 +115,9 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 // draw returns the page. It holds no lock while a client reads.
 func (p *Page) draw() []byte {
 	v := view{Config: &p.config}
+	if p.config.Budget != nil {
+		v.budget = p.config.Budget()
+	}
 	if p.config.Pushes != nil {
 		v.pushes = p.config.Pushes()
 	}

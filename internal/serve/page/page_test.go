@@ -14,6 +14,7 @@ import (
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/report"
+	"github.com/bperf/bperf/internal/serve/budget"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/internal/serve/profiles"
@@ -57,7 +58,7 @@ func snapshot(n int) *node.Snapshot {
 		},
 		NotShared: "another bperf of version 1 has the counters",
 		Losses:    []node.Loss{{What: "cgroup_switches", Count: 3}, {What: "cgroup_nanoseconds"}},
-		Self: node.Self{CPUTime: 25 * time.Millisecond * time.Duration(n), Memory: 40 << 20, Window: window,
+		Self: node.Self{CPUTime: 25 * time.Millisecond * time.Duration(n), Memory: 40 << 20, Unfiled: 22 << 20, Window: window,
 			Programs: map[string]time.Duration{"bperf_switch": window / 1000}},
 	}
 }
@@ -69,6 +70,13 @@ func pushes() []push.Stats {
 		LastError: "dial tcp: connection refused", LastFailure: start.Add(time.Minute)}
 	bad.Dropped[push.Full] = push.Drop{Profiles: 42, Requests: 2, Bytes: 1000}
 	return []push.Stats{good, bad}
+}
+
+// status returns a budget that is not exceeded any more.
+func status() *budget.Status {
+	return &budget.Status{Level: 4, All: budget.Plan{Frequency: 19, Events: 6, Profile: true}, Plan: budget.Plan{Frequency: 2, Events: 3, Profile: true},
+		Why: "at 04:04:00 UTC bperf took 1.20 % of the CPU time (the budget is 1 %)", Process: budget.Known(0.004), Programs: budget.Known(0.0012),
+		Memory: budget.Known(70 << 20), Limits: budget.Limits{CPU: 0.01, Memory: 64 << 20}}
 }
 
 // window returns a profile with one sample of a container.
@@ -86,7 +94,7 @@ func window(of container.Name, function string) *profiles.Window {
 
 // pageOf returns a page that has seen the first steps.
 func pageOf(steps int, snap func(int) *node.Snapshot, w *profiles.Window) *Page {
-	p := New(Config{Host: "node-1", Version: "1.2.3", Pushes: pushes, Windows: func() ([]*profiles.Window, error) {
+	p := New(Config{Host: "node-1", Version: "1.2.3", Budget: status, Pushes: pushes, Windows: func() ([]*profiles.Window, error) {
 		if w == nil {
 			return nil, errors.New("no room")
 		}
@@ -234,6 +242,7 @@ func hostilePage() *Page {
 	p := pageOf(3, hostileSnapshot, window(container.Name{Cgroup: 101, Path: hostile}, hostile))
 	p.config.Host, p.config.Version = hostile, hostile
 	p.config.Pushes = func() []push.Stats { return []push.Stats{{Kind: hostile, URL: hostile, LastError: hostile}} }
+	p.config.Budget = func() *budget.Status { return &budget.Status{Level: 1, Why: hostile} }
 	p.failure = errors.New(hostile)
 	return p
 }
@@ -241,7 +250,7 @@ func hostilePage() *Page {
 // tags are those that the pages have, with their attributes in double quotes.
 var (
 	tags = regexp.MustCompile(`^/?(!DOCTYPE|html|head|meta|noscript|title|style|body|header|h1|h2|p|button|span|main|time|nav|a|dl|dt|dd|small|bdi|code|br|` +
-		`table|thead|tbody|tr|th|td|svg|path|div|ul|li|script|section|label|input|g|rect|text)$`)
+		`table|thead|tbody|tr|th|td|svg|path|div|ul|li|script|section|label|input|g|rect|text|strong)$`)
 	attribute = regexp.MustCompile(`^ ([a-zA-Z-]+)(?:="([^"]*)")?`)
 )
 
@@ -310,6 +319,30 @@ func TestFlameGraph(t *testing.T) {
 	} {
 		if got := get(t, test.h, test.target, test.status); !strings.Contains(got, test.want) {
 			t.Errorf("%s: %s", test.target, got)
+		}
+	}
+}
+
+// TestBudget checks what the page says of a budget.
+func TestBudget(t *testing.T) {
+	for _, test := range []struct {
+		status *budget.Status
+		want   []string
+	}{
+		{&budget.Status{Limits: budget.Limits{CPU: 0.005}}, []string{"not measured yet, of 0.5 % of all CPUs", "not measured yet, no limit",
+			"<dt>Given up for it</dt><dd>nothing</dd>"}},
+		{&budget.Status{Process: budget.Known(0.02), Memory: budget.Known(1 << 20), Limits: budget.Limits{CPU: 0.01}}, []string{
+			`class="bar over"`, `<rect width="100.0" height="10"/></svg>2.00 of 1 % of all CPUs<`, "1.0 MiB, no limit"}},
+		{&budget.Status{Level: 9, All: budget.Plan{Frequency: 19, Events: 2, Profile: true}, Plan: budget.Plan{Events: 1}, Why: "a & b"}, []string{
+			"the profile; events: the first 1 of 2 are counted</strong> <small>level 9: a &amp; b<"}},
+	} {
+		p := pageOf(2, snapshot, nil)
+		p.config.Budget = func() *budget.Status { return test.status }
+		got := get(t, p, "/", http.StatusOK)
+		for _, want := range test.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("the page of %+v has no %s:\n%s", test.status, want, got)
+			}
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bperf/bperf/internal/serve/budget"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/internal/serve/profiles"
@@ -25,6 +26,7 @@ const (
 // view is what one page shows.
 type view struct {
 	*Config
+	budget   *budget.Status // nil if it is not known
 	pushes   []push.Stats
 	window   *profiles.Window // nil for none
 	noWindow error            // why there is no profile at the moment
@@ -92,31 +94,6 @@ func (v *view) content(b *bytes.Buffer) {
 // heading writes the heading of a section.
 func heading(b *bytes.Buffer, id, title string) {
 	fmt.Fprintf(b, `<h2 id="%s">%s</h2>`+"\n", id, title)
-}
-
-// self writes the cost of the daemon.
-func (v *view) self(b *bytes.Buffer) {
-	heading(b, "self", "What bperf itself takes")
-	self := &v.step.now.Self
-	b.WriteString("<dl>\n")
-	term := func(name, html string) { fmt.Fprintf(b, "<dt>%s</dt><dd>%s</dd>\n", name, html) }
-	term("Version", text(v.Version))
-	term("CPU time", v.value(v.step.own, v.past.own, " % of a CPU")+fmt.Sprintf(" (%.1f s since the start)", self.CPUTime.Seconds()))
-	term("Memory", mebibytes(self.Memory)+fmt.Sprintf(" (%.1f KiB of it for the lines of this page)", float64(v.past.bytes())/1024))
-	if self.Window > 0 {
-		var all time.Duration
-		var names []string
-		for name, t := range self.Programs {
-			all += t
-			names = append(names, fmt.Sprintf("%s %.3f %%", text(name), percent(t, self.Window)))
-		}
-		slices.Sort(names)
-		term("Its BPF programs", fmt.Sprintf("%.3f %% of a CPU while measured <small>%s</small>", percent(all, self.Window), strings.Join(names, ", ")))
-	}
-	if v.step.now.NotShared == "" {
-		term("Counters", "shared with other sessions of bperf")
-	}
-	b.WriteString("</dl>\n")
 }
 
 // columns are the columns of the table of containers.
