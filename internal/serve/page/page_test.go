@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/bperf/bperf/internal/count/process"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/report"
@@ -48,7 +49,8 @@ func snapshot(n int) *node.Snapshot {
 		CPUs: []node.CPU{{Number: 0, Readings: readings(1)}, {Number: 3, Readings: readings(2)}},
 		Containers: []node.Container{
 			{Name: container.Name{Cgroup: 8, Path: "/system.slice/cron.service"}, CPUTime: window / 100, Switches: 20 * steps},
-			{Name: cart, CPUTime: time.Duration(sum) * time.Second, Switches: 12345 * steps, Readings: readings(1)},
+			{Name: cart, CPUTime: time.Duration(sum) * time.Second, Switches: 12345 * steps, Readings: readings(1),
+				OffCPU: [process.Reasons]time.Duration{process.Runnable: window / 4, process.Sleeping: 30 * window, process.Blocked: window / 100}},
 			{Name: container.Name{Cgroup: 9, ID: strings.Repeat("cd", 32)}, Ended: true},
 		},
 		Programs: []node.Program{

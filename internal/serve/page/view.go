@@ -99,10 +99,13 @@ func heading(b *bytes.Buffer, id, title string) {
 // columns are the columns of the table of containers.
 var columns = [measures]struct{ title, unit, format string }{
 	cpuTime:  {"CPU", " %", "%.1f"},
-	ipc:      {"Instructions per cycle", "", "%.2f"},
-	misses:   {"Misses per 1000 instructions", "", "%.2f"},
+	runnable: {"Waits for a CPU", " %", ""},
+	blocked:  {"Blocked", " %", ""},
+	sleeping: {"Sleeping", " %", ""},
+	ipc:      {"IPC", "", "%.2f"},
+	misses:   {"Misses per 1000 instr.", "", "%.2f"},
 	switches: {"Switches/s", "", ""},
-	faults:   {"Page faults/s", "", ""},
+	faults:   {"Faults/s", "", ""},
 }
 
 // containers writes the table of containers.
@@ -116,6 +119,8 @@ func (v *view) containers(b *bytes.Buffer) {
 		b.WriteString("<p>There are none.</p>\n")
 		return
 	}
+	b.WriteString("<p class=\"dim\">Percentages are of the time that passed: 200 % is two CPUs, or two threads. A thread waits for a CPU, is blocked " +
+		"(uninterruptible: for disks, and locks in the kernel) or sleeps; this counts when it has run again. IPC is instructions per cycle.</p>\n")
 	b.WriteString(`<table class="cards"><thead><tr><th>Name</th>`)
 	for m := range measure(measures) {
 		if v.step.uses.has(m) {
