@@ -42,6 +42,7 @@ type budgeting struct {
 type cost struct {
 	time      time.Time
 	cpu       time.Duration // CPU time of the process
+	sessions  time.Duration // CPU time of the processes of sessions
 	memory    uint64        // resident, without pages of files, in bytes
 	perSwitch float64       // run time of own BPF programs for each context switch, in seconds; 0 if unknown
 	switches  uint64        // context switches of the node
@@ -66,7 +67,7 @@ func (d *Daemon) cost() (cost, error) {
 	if err != nil {
 		return cost{}, err
 	}
-	return cost{time.Now(), self.CPUTime, self.Unfiled, self.PerSwitch, stat.Switches, len(stat.CPUs)}, nil
+	return cost{time.Now(), self.CPUTime, d.remote.Stats().CPUTime, self.Unfiled, self.PerSwitch, stat.Switches, len(stat.CPUs)}, nil
 }
 
 // begin begins at level 0 with what the settings ask for.
@@ -104,7 +105,7 @@ func (b *budgeting) next(settled bool) budget.Plan {
 		if now.perSwitch > 0 {
 			b.perSwitch = now.perSwitch
 		}
-		status.Process, status.Programs = shares(&b.last, &now, b.perSwitch)
+		shares(&status, &b.last, &now, b.perSwitch)
 		status.Memory = budget.Known(float64(now.memory))
 		m.CPU, m.Memory = status.CPU(), status.Memory
 	}
@@ -143,18 +144,18 @@ func exceeded(s *budget.Status, at time.Time) string {
 	return fmt.Sprintf("at %s bperf took %s", at.UTC().Format("15:04:05 UTC"), strings.Join(all, " and "))
 }
 
-// shares returns what the process and its BPF programs have taken of the CPU time of the node between two moments. That of the programs is
-// estimated from the number of context switches.
-func shares(before, now *cost, perSwitch float64) (process, bpf budget.Value) {
+// shares sets what the process, its BPF programs and the sessions have taken of the CPU time of the node between two moments. That of the
+// programs is estimated from the number of context switches.
+func shares(s *budget.Status, before, now *cost, perSwitch float64) {
 	available := now.time.Sub(before.time).Seconds() * float64(now.cpus)
 	if before.time.IsZero() || available <= 0 || now.switches < before.switches {
-		return process, bpf
+		return
 	}
-	process = budget.Known((now.cpu - before.cpu).Seconds() / available)
+	s.Process = budget.Known((now.cpu - before.cpu).Seconds() / available)
+	s.Sessions = budget.Known((now.sessions - before.sessions).Seconds() / available)
 	if perSwitch > 0 {
-		bpf = budget.Known(perSwitch * float64(now.switches-before.switches) / available)
+		s.Programs = budget.Known(perSwitch * float64(now.switches-before.switches) / available)
 	}
-	return process, bpf
 }
 
 // wanted returns the plan of what the settings ask for.
@@ -240,6 +241,9 @@ func (b *budgeting) Collect(out chan<- prometheus.Metric) {
 	send(levelDesc, float64(s.Level))
 	if s.Process.Known {
 		send(cpuRatioDesc, s.Process.Of, "process")
+	}
+	if s.Sessions.Known {
+		send(cpuRatioDesc, s.Sessions.Of, "sessions")
 	}
 	if s.Programs.Known {
 		send(cpuRatioDesc, s.Programs.Of, "bpf_programs")

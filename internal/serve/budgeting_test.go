@@ -262,8 +262,13 @@ func TestShares(t *testing.T) {
 		{"no measurement", at(10, time.Second, 1000), &cost{}, 1e-6, budget.Value{}, budget.Value{}},
 		{"no time between", at(10, time.Second, 1000), at(10, time.Second, 1000), 1e-6, budget.Value{}, budget.Value{}},
 	} {
-		process, bpf := shares(test.before, test.after, test.perSwitch)
-		for _, v := range []struct{ got, want budget.Value }{{process, test.process}, {bpf, test.bpf}} {
+		var s budget.Status
+		test.after.sessions = test.after.cpu / 2
+		test.before.sessions = test.before.cpu / 2
+		shares(&s, test.before, test.after, test.perSwitch)
+		of := test.process // the sessions take half
+		of.Of /= 2
+		for _, v := range []struct{ got, want budget.Value }{{s.Process, test.process}, {s.Programs, test.bpf}, {s.Sessions, of}} {
 			if v.got.Known != v.want.Known || math.Abs(v.got.Of-v.want.Of) > 1e-12 {
 				t.Errorf("%s: %+v, want %+v", test.name, v.got, v.want)
 			}

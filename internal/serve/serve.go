@@ -97,7 +97,7 @@ func New(config Config) (*Daemon, error) {
 		ConstLabels: prometheus.Labels{"version": config.Version, "goversion": runtime.Version(), "goarch": runtime.GOARCH},
 	})
 	build.Set(1)
-	d.own.MustRegister(build, d.server.Metrics(), d.reloads.successful, d.reloads.time, d.budget)
+	d.own.MustRegister(build, d.server.Metrics(), d.reloads.successful, d.reloads.time, d.budget, sessions{d.remote.Stats})
 	if d.pushing != nil {
 		d.own.MustRegister(d.pushing)
 	}
@@ -156,7 +156,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 
 // newPage returns the page of this node.
 func (d *Daemon) newPage() *page.Page {
-	config := page.Config{Version: d.config.Version, Snapshot: d.Snapshot, Budget: d.budget.status.Load}
+	config := page.Config{Version: d.config.Version, Snapshot: d.Snapshot, Budget: d.budget.status.Load, Sessions: d.remote.Stats}
 	if host, err := os.Hostname(); err == nil { // the page does without
 		config.Host = host
 	}

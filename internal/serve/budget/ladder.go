@@ -55,14 +55,16 @@ type Status struct {
 	All, Plan Plan   // what the configuration asks for, and what is done of it
 	Why       string // the limits that were exceeded when the level last rose, and by what; "" at level 0
 
-	Process, Programs Value // shares (0 to 1) of the CPU time of the node in the last period: of the process, and of its BPF programs
-	Memory            Value // in bytes, at the end of the last period
-	Limits            Limits
+	// Shares (0 to 1) of the CPU time of the node in the last period: of the process, of its BPF programs, and of the processes of sessions.
+	Process, Programs, Sessions Value
+
+	Memory Value // in bytes, at the end of the last period
+	Limits Limits
 }
 
-// CPU returns the CPU time of the process and its BPF programs together. Without that of the programs, it is the one of the process.
+// CPU returns all CPU time together, as far as it is known. Without that of the process it is unknown.
 func (s *Status) CPU() Value {
 	all := s.Process
-	all.Of += s.Programs.Of // 0 if unknown
+	all.Of += s.Programs.Of + s.Sessions.Of // 0 if unknown
 	return all
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/internal/serve/profiles"
 	"github.com/bperf/bperf/internal/serve/push"
+	"github.com/bperf/bperf/internal/serve/remote"
 )
 
 //go:embed page.css
@@ -39,6 +40,9 @@ type Config struct {
 
 	// Budget returns what bperf takes and may take, or nil while that is not known.
 	Budget func() *budget.Status
+
+	// Sessions returns the sessions from afar.
+	Sessions func() remote.Stats
 
 	// Pushes returns the numbers of the servers that get profiles; Windows returns the last windows of these profiles, the oldest first,
 	// and why there is no profile at the moment, or nil. Both are nil if no profiles are pushed.
@@ -117,6 +121,9 @@ func (p *Page) draw() []byte {
 	v := view{Config: &p.config}
 	if p.config.Budget != nil {
 		v.budget = p.config.Budget()
+	}
+	if p.config.Sessions != nil {
+		v.sessions = p.config.Sessions()
 	}
 	if p.config.Pushes != nil {
 		v.pushes = p.config.Pushes()

@@ -20,6 +20,7 @@ import (
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/internal/serve/profiles"
 	"github.com/bperf/bperf/internal/serve/push"
+	"github.com/bperf/bperf/internal/serve/remote"
 	"github.com/bperf/bperf/test/golden"
 )
 
@@ -77,8 +78,15 @@ func pushes() []push.Stats {
 // status returns a budget that is not exceeded any more.
 func status() *budget.Status {
 	return &budget.Status{Level: 4, All: budget.Plan{Frequency: 19, Events: 6, Profile: true}, Plan: budget.Plan{Frequency: 2, Events: 3, Profile: true},
-		Why: "at 04:04:00 UTC bperf took 1.20 % of the CPU time (the budget is 1 %)", Process: budget.Known(0.004), Programs: budget.Known(0.0012),
+		Why: "at 04:04:00 UTC bperf took 1.20 % of the CPU time (the budget is 1 %)", Process: budget.Known(0.004), Programs: budget.Known(0.0012), Sessions: budget.Known(0.0003),
 		Memory: budget.Known(70 << 20), Limits: budget.Limits{CPU: 0.01, Memory: 64 << 20}}
+}
+
+// sessions has a session that runs, and some that have ended.
+func sessions() remote.Stats {
+	return remote.Stats{Longest: 10 * time.Minute, Bytes: 256 << 20, Started: map[string]uint64{"stat": 4, "record": 1},
+		Ended: map[string][remote.Outcomes]uint64{"stat": {remote.Succeeded: 2, remote.Gone: 2}}, Refused: 3, CPUTime: 1500 * time.Millisecond,
+		Running: []remote.Running{{Client: "10.0.0.1:4711 certificate ana", Command: "record", Args: "--event=cycles", Begin: start, Sent: 3 << 20}}}
 }
 
 // window returns a profile with one sample of a container.
@@ -96,7 +104,7 @@ func window(of container.Name, function string) *profiles.Window {
 
 // pageOf returns a page that has seen the first steps.
 func pageOf(steps int, snap func(int) *node.Snapshot, w *profiles.Window) *Page {
-	p := New(Config{Host: "node-1", Version: "1.2.3", Budget: status, Pushes: pushes, Windows: func() ([]*profiles.Window, error) {
+	p := New(Config{Host: "node-1", Version: "1.2.3", Budget: status, Sessions: sessions, Pushes: pushes, Windows: func() ([]*profiles.Window, error) {
 		if w == nil {
 			return nil, errors.New("no room")
 		}
@@ -244,6 +252,9 @@ func hostilePage() *Page {
 	p := pageOf(3, hostileSnapshot, window(container.Name{Cgroup: 101, Path: hostile}, hostile))
 	p.config.Host, p.config.Version = hostile, hostile
 	p.config.Pushes = func() []push.Stats { return []push.Stats{{Kind: hostile, URL: hostile, LastError: hostile}} }
+	p.config.Sessions = func() remote.Stats {
+		return remote.Stats{Running: []remote.Running{{Client: hostile, Command: hostile, Args: hostile}}}
+	}
 	p.config.Budget = func() *budget.Status { return &budget.Status{Level: 1, Why: hostile} }
 	p.failure = errors.New(hostile)
 	return p
@@ -334,7 +345,7 @@ func TestBudget(t *testing.T) {
 		{&budget.Status{Limits: budget.Limits{CPU: 0.005}}, []string{"not measured yet, of 0.5 % of all CPUs", "not measured yet, no limit",
 			"<dt>Given up for it</dt><dd>nothing</dd>"}},
 		{&budget.Status{Process: budget.Known(0.02), Memory: budget.Known(1 << 20), Limits: budget.Limits{CPU: 0.01}}, []string{
-			`class="bar over"`, `<rect width="100.0" height="10"/></svg>2.00 of 1 % of all CPUs<`, "1.0 MiB, no limit"}},
+			`class="bar over"`, `<rect width="100.0" height="10"/></svg>2.00 of 1 % of all CPUs <small>the process 2.00 %</small>`, "1.0 MiB, no limit"}},
 		{&budget.Status{Level: 9, All: budget.Plan{Frequency: 19, Events: 2, Profile: true}, Plan: budget.Plan{Events: 1}, Why: "a & b"}, []string{
 			"the profile; events: the first 1 of 2 are counted</strong> <small>level 9: a &amp; b<"}},
 	} {

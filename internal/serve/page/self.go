@@ -43,11 +43,16 @@ func (v *view) self(b *bytes.Buffer) {
 func (v *view) kept(term func(name, html string)) {
 	s := v.budget
 	cpu, memory := s.CPU(), s.Memory
-	of := ""
-	if s.Programs.Known {
-		of = fmt.Sprintf(" <small>the process %.2f %%, its BPF programs about %.2f %%</small>", 100*s.Process.Of, 100*s.Programs.Of)
+	var parts []string
+	for _, part := range []struct {
+		name string
+		of   budget.Value
+	}{{"the process", s.Process}, {"its BPF programs about", s.Programs}, {"sessions", s.Sessions}} {
+		if part.of.Known {
+			parts = append(parts, fmt.Sprintf("%s %.2f %%", part.name, 100*part.of.Of))
+		}
 	}
-	term("CPU budget", used(100*cpu.Of, 100*s.Limits.CPU, cpu.Known, "%.2f", " % of all CPUs")+of)
+	term("CPU budget", used(100*cpu.Of, 100*s.Limits.CPU, cpu.Known, "%.2f", " % of all CPUs")+" <small>"+strings.Join(parts, ", ")+"</small>")
 	term("Memory budget", used(memory.Of/(1<<20), float64(s.Limits.Memory>>20), memory.Known, "%.1f", " MiB")+" <small>without files, which the kernel can drop</small>")
 	givenUp := "nothing"
 	if s.Level > 0 {

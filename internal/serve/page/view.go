@@ -14,6 +14,7 @@ import (
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/internal/serve/profiles"
 	"github.com/bperf/bperf/internal/serve/push"
+	"github.com/bperf/bperf/internal/serve/remote"
 )
 
 // The most rows of tables. A row for more is said to be left out.
@@ -27,6 +28,7 @@ const (
 type view struct {
 	*Config
 	budget   *budget.Status // nil if it is not known
+	sessions remote.Stats
 	pushes   []push.Stats
 	window   *profiles.Window // nil for none
 	noWindow error            // why there is no profile at the moment
@@ -76,7 +78,7 @@ func (v *view) content(b *bytes.Buffer) {
 		`A value with ≈ is scaled up: its event was multiplexed.</p>`+"\n<nav>", int(every.Seconds()), s.Time.UTC().Format(time.RFC3339),
 		s.Time.UTC().Format("15:04:05 UTC"), int((points * every).Minutes()))
 	for _, link := range [][2]string{{"self", "bperf itself"}, {"containers", "Containers"}, {"programs", "BPF programs"}, {"cpus", "Events by CPU"},
-		{"missing", fmt.Sprintf("What does not work here (%d)", len(problems))}, {"pushes", "Pushes"}} {
+		{"missing", fmt.Sprintf("What does not work here (%d)", len(problems))}, {"sessions", fmt.Sprintf("Sessions (%d)", len(v.sessions.Running))}, {"pushes", "Pushes"}} {
 		fmt.Fprintf(b, `<a id="to-%s" href="#%s">%s</a> `, link[0], link[0], link[1])
 	}
 	b.WriteString("</nav>\n")
@@ -85,6 +87,7 @@ func (v *view) content(b *bytes.Buffer) {
 	v.programs(b)
 	v.cpus(b)
 	v.missing(b, problems)
+	v.remote(b)
 	v.servers(b)
 	b.WriteString(`<h2>More</h2>
 <p><a id="metrics" href="/metrics">/metrics</a>: counts, for Prometheus. <a id="pprof" href="/debug/pprof/">/debug/pprof/</a>: profiles, for <code>go tool ` +
