@@ -173,6 +173,10 @@ func TestBudget(t *testing.T) {
 		t.Errorf("the page at level 5:\n%s", got)
 	}
 
+	if found := s.doctor.Load(); found == nil || !found.CanCount || len(found.Findings) == 0 {
+		t.Errorf("bperf doctor: %+v", found)
+	}
+
 	// Without a measurement, nothing changes.
 	s.now.err = errors.New("no measurement")
 	for range 20 {

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/bperf/bperf/internal/count/shared"
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/metrics"
 	"github.com/bperf/bperf/internal/serve/node"
@@ -60,7 +61,8 @@ type Daemon struct {
 	page    *page.Page
 	own     *prometheus.Registry // metrics of the daemon itself
 	reloads *reloads
-	current atomic.Pointer[generation] // nil while the daemon starts
+	doctor  atomic.Pointer[kernel.Report] // what works on this machine; nil while that is not known
+	current atomic.Pointer[generation]    // nil while the daemon starts
 }
 
 // generation is what changes when the configuration is reloaded.
@@ -126,6 +128,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	defer context.AfterFunc(serving, d.remote.Stop)()
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(serving) }()
+	d.examine() // before counting: it opens a counter for a moment
 	err := d.start()
 	var drawn, pushed sync.WaitGroup
 	drawn.Go(func() { d.page.Run(serving) })
@@ -156,7 +159,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 
 // newPage returns the page of this node.
 func (d *Daemon) newPage() *page.Page {
-	config := page.Config{Version: d.config.Version, Snapshot: d.Snapshot, Budget: d.budget.status.Load, Sessions: d.remote.Stats}
+	config := page.Config{Version: d.config.Version, Snapshot: d.Snapshot, Budget: d.budget.status.Load, Sessions: d.remote.Stats, Doctor: d.doctor.Load}
 	if host, err := os.Hostname(); err == nil { // the page does without
 		config.Host = host
 	}
@@ -164,6 +167,16 @@ func (d *Daemon) newPage() *page.Page {
 		config.Pushes, config.Windows = d.pushing.stats, d.pushing.windows
 	}
 	return page.New(config)
+}
+
+// examine finds out what works on this machine, for the page.
+func (d *Daemon) examine() {
+	report, err := kernel.Examine()
+	if err != nil {
+		d.log.Warn("the page does not say what does not work here", "error", err)
+		return
+	}
+	d.doctor.Store(&report)
 }
 
 // start begins to count.

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/serve/budget"
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/internal/serve/profiles"
@@ -40,6 +41,9 @@ type Config struct {
 
 	// Budget returns what bperf takes and may take, or nil while that is not known.
 	Budget func() *budget.Status
+
+	// Doctor returns what bperf doctor finds on this machine, or nil while that is not known.
+	Doctor func() *kernel.Report
 
 	// Sessions returns the sessions from afar.
 	Sessions func() remote.Stats
@@ -121,6 +125,9 @@ func (p *Page) draw() []byte {
 	v := view{Config: &p.config}
 	if p.config.Budget != nil {
 		v.budget = p.config.Budget()
+	}
+	if p.config.Doctor != nil {
+		v.doctor = p.config.Doctor()
 	}
 	if p.config.Sessions != nil {
 		v.sessions = p.config.Sessions()

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bperf/bperf/internal/count/process"
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/report"
@@ -82,6 +83,13 @@ func status() *budget.Status {
 		Memory: budget.Known(70 << 20), Limits: budget.Limits{CPU: 0.01, Memory: 64 << 20}}
 }
 
+// doctor has a feature in each state.
+func doctor() *kernel.Report {
+	return &kernel.Report{CanCount: true, Findings: []kernel.Finding{{Feature: "count own threads", State: kernel.Works, Detail: "yes"},
+		{Feature: "bpffs", State: kernel.Missing, Detail: "it is not mounted", Remedy: "Mount it: mount -t bpf bpf /sys/fs/bpf"},
+		{Feature: "capabilities", State: kernel.Limited, Detail: "not CAP_SYS_RESOURCE"}}}
+}
+
 // sessions has a session that runs, and some that have ended.
 func sessions() remote.Stats {
 	return remote.Stats{Longest: 10 * time.Minute, Bytes: 256 << 20, Started: map[string]uint64{"stat": 4, "record": 1},
@@ -104,7 +112,7 @@ func window(of container.Name, function string) *profiles.Window {
 
 // pageOf returns a page that has seen the first steps.
 func pageOf(steps int, snap func(int) *node.Snapshot, w *profiles.Window) *Page {
-	p := New(Config{Host: "node-1", Version: "1.2.3", Budget: status, Sessions: sessions, Pushes: pushes, Windows: func() ([]*profiles.Window, error) {
+	p := New(Config{Host: "node-1", Version: "1.2.3", Budget: status, Doctor: doctor, Sessions: sessions, Pushes: pushes, Windows: func() ([]*profiles.Window, error) {
 		if w == nil {
 			return nil, errors.New("no room")
 		}
@@ -252,6 +260,9 @@ func hostilePage() *Page {
 	p := pageOf(3, hostileSnapshot, window(container.Name{Cgroup: 101, Path: hostile}, hostile))
 	p.config.Host, p.config.Version = hostile, hostile
 	p.config.Pushes = func() []push.Stats { return []push.Stats{{Kind: hostile, URL: hostile, LastError: hostile}} }
+	p.config.Doctor = func() *kernel.Report {
+		return &kernel.Report{Findings: []kernel.Finding{{Feature: hostile, State: hostile, Detail: hostile, Remedy: hostile}}}
+	}
 	p.config.Sessions = func() remote.Stats {
 		return remote.Stats{Running: []remote.Running{{Client: hostile, Command: hostile, Args: hostile}}}
 	}

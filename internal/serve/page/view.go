@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/serve/budget"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/node"
@@ -28,6 +29,7 @@ const (
 type view struct {
 	*Config
 	budget   *budget.Status // nil if it is not known
+	doctor   *kernel.Report // nil if it is not known
 	sessions remote.Stats
 	pushes   []push.Stats
 	window   *profiles.Window // nil for none
