@@ -161,7 +161,7 @@ func shares(s *budget.Status, before, now *cost, perSwitch float64) {
 // wanted returns the plan of what the settings ask for.
 func (d *Daemon) wanted(s *settings.Settings, collector *node.Collector) budget.Plan {
 	p := budget.Plan{Events: collector.Counted(), Profile: d.pushing != nil}
-	if p.Profile && (s.Profile.Event != "" || !s.Profile.OffCPU) {
+	if s.Profile.Event != "" {
 		p.Frequency = s.Profile.Frequency
 	}
 	return p

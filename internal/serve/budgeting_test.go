@@ -206,13 +206,13 @@ func TestBudget(t *testing.T) {
 // TestBudgetReload checks that a reload with another budget begins at level 0, and sets the limit of the Go runtime.
 func TestBudgetReload(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
-	s := simulate(t, "events: [page-faults, cpu-migrations]\nbudget: {memory: 40M}\n")
+	s := simulate(t, "events: [page-faults, cpu-migrations]\nprofile: {event: \"\"}\nbudget: {memory: 40M}\n")
 	s.now.memory = 41 << 20
 	s.until(0, 0, "bperf_budget_level 1\n", `bperf_event_supported{event="cpu-migrations",reason="`+node.GivenUp+`"} 0`)
 	if got := debug.SetMemoryLimit(-1); got != 35<<20 {
 		t.Errorf("the memory limit of the Go runtime is %d bytes", got)
 	}
-	check(t, os.WriteFile(s.config.Path, []byte("events: [page-faults, cpu-migrations]\nbudget: {memory: 0, cpu: 0}\n"), 0o600))
+	check(t, os.WriteFile(s.config.Path, []byte("events: [page-faults, cpu-migrations]\nprofile: {event: \"\"}\nbudget: {memory: 0, cpu: 0}\n"), 0o600))
 	s.reload <- syscall.SIGHUP
 	s.period(1, 1)
 	s.period(1, 1)

@@ -56,7 +56,7 @@ type Daemon struct {
 	server  *web.Server
 	pull    *profiles.Pull
 	remote  *remote.Server
-	pushing *pushing   // nil without servers to push to
+	pushing *pushing   // nil if no profile is taken
 	budget  *budgeting // what the daemon takes, and may take
 	page    *page.Page
 	own     *prometheus.Registry // metrics of the daemon itself

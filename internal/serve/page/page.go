@@ -49,7 +49,7 @@ type Config struct {
 	Sessions func() remote.Stats
 
 	// Pushes returns the numbers of the servers that get profiles; Windows returns the last windows of these profiles, the oldest first,
-	// and why there is no profile at the moment, or nil. Both are nil if no profiles are pushed.
+	// and why there is no profile at the moment, or nil. Both are nil if no profiles are taken.
 	Pushes  func() []push.Stats
 	Windows func() ([]*profiles.Window, error)
 }
@@ -138,7 +138,7 @@ func (p *Page) draw() []byte {
 	if p.config.Windows != nil {
 		var all []*profiles.Window
 		if all, v.noWindow = p.config.Windows(); len(all) > 0 {
-			v.window = all[len(all)-1]
+			v.window, v.before = all[len(all)-1], earlier(all)
 		}
 	}
 	p.mu.Lock()

@@ -99,6 +99,10 @@ func sessions() remote.Stats {
 
 // window returns a profile with one sample of a container.
 func window(of container.Name, function string) *profiles.Window {
+	return windowAt(start, of, function)
+}
+
+func windowAt(start time.Time, of container.Name, function string) *profiles.Window {
 	p := profile.New(profile.Comm | profile.Cgroup)
 	p.Info = profile.Info{Hostname: "node-1", Start: start, Duration: 15 * time.Second}
 	p.Events = []profile.Event{{Name: "cpu-clock", Unit: "ns"}}
@@ -338,7 +342,8 @@ func TestFlameGraph(t *testing.T) {
 		{flames, "/flamegraph?cgroup=0", http.StatusNotFound, "cgroup 0 has no samples"},
 		{flames, "/flamegraph?cgroup=" + strings.Repeat("1", 50), http.StatusBadRequest, "is not the number of a cgroup"},
 		{flames, "/flamegraph?cgroup=%00", http.StatusBadRequest, "is not the number of a cgroup"},
-		{none, "/flamegraph", http.StatusNotFound, "no server to push to"},
+		{none, "/flamegraph", http.StatusNotFound, "no profile is taken"},
+		{flames, "/flamegraph?diff", http.StatusServiceUnavailable, "no earlier profile"},
 		{failed, "/flamegraph", http.StatusServiceUnavailable, "no room"},
 	} {
 		if got := get(t, test.h, test.target, test.status); !strings.Contains(got, test.want) {
@@ -367,6 +372,39 @@ func TestBudget(t *testing.T) {
 			if !strings.Contains(got, want) {
 				t.Errorf("the page of %+v has no %s:\n%s", test.status, want, got)
 			}
+		}
+	}
+}
+
+// TestComparison compares the last window with the one of five minutes before, or else with the oldest.
+func TestComparison(t *testing.T) {
+	at := func(back time.Duration, of container.Name, function string) *profiles.Window {
+		return windowAt(start.Add(-back), of, function)
+	}
+	other := container.Name{Cgroup: 8, Path: "/other"}
+	last := at(0, cart, "main.now")
+	for _, test := range []struct {
+		earlier []*profiles.Window // the oldest first
+		target  string
+		status  int
+		want    string
+	}{
+		{[]*profiles.Window{at(6*time.Minute, cart, "main.old"), at(5*time.Minute, cart, "main.then"), at(time.Minute, cart, "main.late")},
+			"/flamegraph?diff", http.StatusOK, "Compared with the profile of 2026-02-03 04:00:00 UTC"},
+		{[]*profiles.Window{at(2*time.Minute, cart, "main.old"), at(time.Minute, cart, "main.late")},
+			"/flamegraph?cgroup=7&diff", http.StatusOK, "Compared with the profile of 2026-02-03 04:03:00 UTC"},
+		{[]*profiles.Window{at(5*time.Minute, other, "main.old")}, "/flamegraph?cgroup=7&diff", http.StatusNotFound,
+			"cgroup 7 has no samples in the profile of 04:00:00 to 04:00:15 UTC"},
+	} {
+		p := pageOf(2, snapshot, nil)
+		p.config.Windows = func() ([]*profiles.Window, error) { return append(test.earlier, last), nil }
+		if got := get(t, http.HandlerFunc(p.FlameGraph), test.target, test.status); !strings.Contains(got, test.want) {
+			t.Errorf("%s: %.2000s", test.target, got)
+		}
+		got := get(t, p, "/", http.StatusOK)
+		hasLink := strings.Contains(got, `<a id="d7" href="/flamegraph?cgroup=7&amp;diff">`)
+		if hasLink != (test.status == http.StatusOK) || !strings.Contains(got, `<a id="flames-diff" href="/flamegraph?diff">`) {
+			t.Errorf("link of the container %v:\n%s", hasLink, got)
 		}
 	}
 }

@@ -33,6 +33,7 @@ type view struct {
 	sessions remote.Stats
 	pushes   []push.Stats
 	window   *profiles.Window // nil for none
+	before   *profiles.Window // the one to compare it with; nil for none
 	noWindow error            // why there is no profile at the moment
 	past     *history
 	step     *step // nil if there are no counts yet
@@ -133,9 +134,10 @@ func (v *view) containers(b *bytes.Buffer) {
 		}
 	}
 	b.WriteString("<th>Profile</th></tr></thead>\n<tbody>\n")
-	sampled := v.sampled()
+	now, before := sampled(v.window), sampled(v.before)
 	for i := range min(len(v.step.rows), mostContainers) {
-		v.container(b, &v.step.rows[i], sampled)
+		r := &v.step.rows[i]
+		v.container(b, r, now[r.Cgroup], before[r.Cgroup])
 	}
 	b.WriteString("</tbody></table>\n")
 	leftOut(b, len(v.step.rows)-mostContainers, "containers and units that took less CPU time")
@@ -145,30 +147,35 @@ func (v *view) containers(b *bytes.Buffer) {
 func (v *view) flameGraphs(b *bytes.Buffer) {
 	switch {
 	case v.Windows == nil:
-		b.WriteString("<p class=\"dim\">There are no flame graphs here, because profiles are pushed to no server: see <code>push</code> in the configuration.</p>\n")
+		b.WriteString("<p class=\"dim\">There are no flame graphs, because no profile is taken: see <code>profile</code> in the configuration.</p>\n")
 	case v.noWindow != nil:
 		fmt.Fprintf(b, `<p class="bad">There is no profile at the moment: %s</p>`+"\n", text(v.noWindow.Error()))
 	case v.window == nil:
 		b.WriteString("<p class=\"dim\">The first profile is being taken.</p>\n")
 	}
-	if v.window != nil {
-		fmt.Fprintf(b, `<p><a id="flames" href="/flamegraph">Flame graph of the node</a>, %s to %s</p>`+"\n",
-			v.window.Start.UTC().Format("15:04:05"), v.window.End().UTC().Format("15:04:05 UTC"))
+	if v.window == nil {
+		return
 	}
+	fmt.Fprintf(b, `<p><a id="flames" href="/flamegraph">Flame graph of the node</a>, %s`, timeOf(v.window))
+	if v.before != nil {
+		fmt.Fprintf(b, `; <a id="flames-diff" href="/flamegraph?diff">compared</a> with %s`, timeOf(v.before))
+	}
+	b.WriteString("</p>\n")
 }
 
-// sampled returns the cgroups that have samples in the last profile.
-func (v *view) sampled() map[uint64]bool {
+// sampled returns the cgroups that have samples in a window.
+func sampled(w *profiles.Window) map[uint64]bool {
 	all := map[uint64]bool{}
-	if v.window != nil {
-		for i := range v.window.Parts {
-			all[v.window.Parts[i].Cgroup] = true
+	if w != nil {
+		for i := range w.Parts {
+			all[w.Parts[i].Cgroup] = true
 		}
 	}
 	return all
 }
 
-func (v *view) container(b *bytes.Buffer, r *row, sampled map[uint64]bool) {
+// container writes the row of a container. now and before say whether it has samples in the last window, and in the one to compare with.
+func (v *view) container(b *bytes.Buffer, r *row, now, before bool) {
 	fmt.Fprintf(b, `<tr><td class="name">%s</td>`, nameOf(&r.Name, r.ended))
 	track := v.past.tracks[r.Cgroup]
 	for m := range measure(measures) {
@@ -182,8 +189,11 @@ func (v *view) container(b *bytes.Buffer, r *row, sampled map[uint64]bool) {
 		fmt.Fprintf(b, `<td class="n" data-l="%s">%s</td>`, columns[m].title, v.formatted(r.rates[m], l, columns[m].format, columns[m].unit))
 	}
 	b.WriteString(`<td class="links">`)
-	if sampled[r.Cgroup] {
+	if now {
 		fmt.Fprintf(b, `<a id="f%d" href="/flamegraph?cgroup=%d">flame graph</a> `, r.Cgroup, r.Cgroup)
+	}
+	if now && before {
+		fmt.Fprintf(b, `<a id="d%d" href="/flamegraph?cgroup=%d&amp;diff">compared</a> `, r.Cgroup, r.Cgroup)
 	}
 	if r.ID != "" && !r.ended {
 		fmt.Fprintf(b, `<a id="p%d" href="/debug/pprof/profile?container=%s">pprof, 10 s</a>`, r.Cgroup, text(url.QueryEscape(r.ID)))
