@@ -19,6 +19,10 @@ const volatile __u32 nr_events = 0;
 const volatile __u64 switch_events = 0;
 const volatile bool by_cgroup = false;
 
+/* Whether to measure how long threads are off the CPUs, and whether the tracepoint has the state of the task (5.18). */
+const volatile bool off_cpu = false;
+const volatile bool has_prev_state = false;
+
 /* The row of each event in the map of events. */
 const volatile __u32 rows[MAX_EVENTS] = {};
 
@@ -29,8 +33,15 @@ struct {
 	__type(value, __u32);
 } events SEC(".maps");
 
+/* Why a thread is not on a CPU. */
+#define RUNNABLE 0 /* it waits for a CPU */
+#define SLEEPING 1 /* a signal can end the wait; or it is stopped */
+#define BLOCKED 2 /* uninterruptible: most waits for disks and for locks in the kernel */
+#define REASONS 3
+
 struct sum {
 	__u64 time; /* ns */
+	__u64 off[REASONS]; /* ns */
 	__u64 switches;
 	__u8 comm[16];
 	__u64 above[MAX_ABOVE]; /* the cgroups above a cgroup, or itself, from the level below the root */
@@ -47,10 +58,12 @@ struct {
 
 struct cpu {
 	__u64 time; /* of the last readings; 0 before the first */
+	__u64 arrived; /* when its task came; 0 before the first switch */
 	__u64 seen; /* events that were read then, one bit each */
 	struct bpf_perf_event_value events[MAX_EVENTS];
 	__u64 lost_time; /* time of tasks that did not fit into sums */
 	__u64 lost_switches;
+	__u64 lost_off; /* times that a thread left the CPU and did not fit into threads */
 };
 
 struct {
@@ -59,6 +72,21 @@ struct {
 	__type(key, __u32);
 	__type(value, struct cpu);
 } cpus SEC(".maps");
+
+/* thread is a thread that left a CPU. */
+struct thread {
+	__u64 left; /* when, in ns */
+	__u64 run_delay; /* its time in queues of CPUs until then, in ns */
+	__u64 reason;
+};
+
+/* Keyed by thread ID in the first PID namespace. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct thread);
+} threads SEC(".maps");
 
 /* The key of processes that have no ID in the reader's PID namespace. */
 #define ELSEWHERE (1ULL << 32)
@@ -103,13 +131,79 @@ static __always_inline void add(struct bpf_perf_event_value *sum, struct bpf_per
 	__sync_fetch_and_add(&sum->running, now->running - before->running);
 }
 
+#define TASK_UNINTERRUPTIBLE 0x0002
+#define TASK_DEAD 0x0080
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct sched_info___delay {
+	unsigned long long run_delay; /* with CONFIG_SCHED_INFO */
+};
+
+struct task_struct___off {
+	unsigned int __state; /* since Linux 5.14 */
+	long state;
+	struct sched_info___delay sched_info;
+};
+
+#pragma clang attribute pop
+
+/* state_of returns the state with which a task leaves its CPU. */
+static __always_inline __u64 state_of(__u64 *ctx, struct task_struct___off *task)
+{
+	if (ctx[0]) /* preempted */
+		return 0;
+	if (has_prev_state)
+		return (__u32)ctx[3];
+	if (bpf_core_field_exists(task->__state))
+		return BPF_CORE_READ(task, __state);
+	return BPF_CORE_READ(task, state);
+}
+
+/* No container is in the root cgroup. Threads of the kernel are. */
+#define ROOT_CGROUP 1
+
+/*
+ * account_off adds the time that the current thread was off the CPUs before it came to this one, and notes that it leaves.
+ * So there is one look-up for each switch, and the thread is where its sum is already known. The scheduler's own count of
+ * the time in queues separates the wait for a CPU from what the thread waited for before that.
+ */
+static __always_inline void account_off(__u64 *ctx, struct cpu *cpu, struct sum *sum, __u32 tid, __u64 now)
+{
+	struct task_struct___off *task = (void *)bpf_get_current_task();
+	struct thread next = {}, *last = bpf_map_lookup_elem(&threads, &tid);
+	__u64 state = state_of(ctx, task);
+
+	if (bpf_core_field_exists(task->sched_info.run_delay))
+		next.run_delay = BPF_CORE_READ(task, sched_info.run_delay);
+	if (last && sum && cpu->arrived > last->left) {
+		__u64 off = cpu->arrived - last->left, queued = next.run_delay - last->run_delay;
+
+		if (last->reason == RUNNABLE || queued > off)
+			queued = off;
+		__sync_fetch_and_add(&sum->off[RUNNABLE], queued);
+		__sync_fetch_and_add(&sum->off[last->reason == BLOCKED ? BLOCKED : SLEEPING], off - queued);
+	}
+	if (state & TASK_DEAD) {
+		bpf_map_delete_elem(&threads, &tid);
+		return;
+	}
+	next.left = now;
+	if (state)
+		next.reason = state & TASK_UNINTERRUPTIBLE ? BLOCKED : SLEEPING;
+	if (last)
+		*last = next;
+	else if (bpf_map_update_elem(&threads, &tid, &next, BPF_ANY))
+		cpu->lost_off++;
+}
+
 /*
  * account runs with interrupts disabled, or where no switch can come: bring runs from an interrupt or, on the caller's
  * CPU, with preemption disabled.
  */
-static __always_inline int account(bool switches)
+static __always_inline int account(void *ctx, bool switches)
 {
-	__u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns(), passed, seen = 0;
+	__u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns(), key, passed, seen = 0;
 	struct bpf_perf_event_value v;
 	struct sum *sum = NULL;
 	struct cpu *cpu;
@@ -120,7 +214,10 @@ static __always_inline int account(bool switches)
 		return 0;
 	passed = now - cpu->time;
 	if (cpu->time && id) { /* not the idle task */
-		sum = sum_of(by_cgroup ? bpf_get_current_cgroup_id() : process());
+		key = by_cgroup ? bpf_get_current_cgroup_id() : process();
+		sum = sum_of(key);
+		if (off_cpu && switches && !(by_cgroup && key == ROOT_CGROUP))
+			account_off(ctx, cpu, sum, id, now);
 		if (sum) {
 			__sync_fetch_and_add(&sum->time, passed);
 			__sync_fetch_and_add(&sum->switches, switches);
@@ -132,6 +229,8 @@ static __always_inline int account(bool switches)
 		}
 	}
 	cpu->time = now;
+	if (switches)
+		cpu->arrived = now;
 	for (i = 0; i < MAX_EVENTS && i < nr_events; i++) {
 		__u64 bit = 1ULL << i;
 
@@ -152,14 +251,14 @@ static __always_inline int account(bool switches)
 SEC("raw_tp/sched_switch")
 int on_switch(void *ctx)
 {
-	return account(true);
+	return account(ctx, true);
 }
 
 /* bring updates the sums. The task on the CPU goes on. */
 SEC("raw_tp")
 int bring(void *ctx)
 {
-	return account(false);
+	return account(ctx, false);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -235,6 +235,22 @@ func TestServeProfiles(t *testing.T) {
 	}
 }
 
+// TestServeFlameGraphs has no server to push to: the page has flame graphs nevertheless.
+func TestServeFlameGraphs(t *testing.T) {
+	require.Root(t)
+	path := filepath.Join(t.TempDir(), "bperf.yml")
+	if err := os.WriteFile(path, []byte("profile: {every: 1s}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := startServe(t, "--config", path)
+	d.await("/flamegraph", `(?s)cpu-clock: \d+ samples.*<svg class="flame"`)
+	d.await("/flamegraph?diff", `(?s)Compared with the profile of 20.*<svg class="flame"`)
+	d.await("/", `(?s)href="/flamegraph".*<h2 id="pushes">Pushes</h2>\n<p>Profiles are pushed to no server`)
+	if err := d.stop(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestServeErrors(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.yml")
 	if err := os.WriteFile(bad, []byte("listen:\n  - 127.0.0.1:0\nnosuch: 1\n"), 0o600); err != nil {

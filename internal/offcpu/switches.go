@@ -33,7 +33,7 @@ func (o *Selection) Prepare(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 	if err != nil {
 		return err
 	}
-	hasState, err := switchTellsState(types)
+	hasState, err := kernel.SwitchHasState(types)
 	if err != nil {
 		return err
 	}
@@ -43,28 +43,6 @@ func (o *Selection) Prepare(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 		spec.Variables[offcpuVarOnlyThreads].Set(o.ByThread),
 		spec.Variables[offcpuVarOnlyCpus].Set(o.CPUs != nil),
 		spec.Variables[offcpuVarNrCgroups].Set(uint32(len(o.Cgroups))))
-}
-
-// switchTellsState reports whether the tracepoint sched_switch has an argument with the state of the task that leaves the CPU (Linux 5.18).
-func switchTellsState(cache *btf.Cache) (bool, error) {
-	types, err := cache.Kernel()
-	if err != nil {
-		return false, err
-	}
-	var def *btf.Typedef
-	if err := types.TypeByName("btf_trace_sched_switch", &def); err != nil {
-		return false, err
-	}
-	pointer, ok := def.Type.(*btf.Pointer)
-	if !ok {
-		return false, fmt.Errorf("btf_trace_sched_switch is a %v", def.Type)
-	}
-	proto, ok := pointer.Target.(*btf.FuncProto)
-	if !ok {
-		return false, fmt.Errorf("btf_trace_sched_switch is a pointer to %v", pointer.Target)
-	}
-	const withState = 5 // context, preempt, prev, next, prev_state
-	return len(proto.Params) >= withState, nil
 }
 
 // Switches are attached BPF programs that include blocked.h. They are not safe for concurrent use.

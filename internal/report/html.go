@@ -48,7 +48,11 @@ func WriteHTML(w io.Writer, p, base *profile.Profile, o *Options) error {
 		fmt.Fprintf(out, "<p>%s</p>\n", escape(strings.Join(p.Info.Command, " ")))
 	}
 	if base != nil {
-		out.WriteString("<p>Compared with another profile: red has grown, blue has shrunk.</p>\n")
+		of := "another profile"
+		if !base.Info.Start.IsZero() {
+			of = "the profile of " + base.Info.Start.Format("2006-01-02 15:04:05 MST")
+		}
+		fmt.Fprintf(out, "<p>Compared with %s: red has grown, blue has shrunk.</p>\n", of)
 	}
 	out.WriteString("</header>\n<nav>\n")
 	if len(events) > 1 {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -34,26 +35,18 @@ type budgeting struct {
 	changing   bool          // the last period ended with a change that is not complete, or had one in it
 	failed     bool          // the last measurement failed
 
-	status atomic.Pointer[budgetStatus] // nil until counting has begun
+	status atomic.Pointer[budget.Status] // nil until counting has begun
 }
 
 // cost is what the daemon and the node have taken up to a moment.
 type cost struct {
 	time      time.Time
 	cpu       time.Duration // CPU time of the process
+	sessions  time.Duration // CPU time of the processes of sessions
 	memory    uint64        // resident, without pages of files, in bytes
 	perSwitch float64       // run time of own BPF programs for each context switch, in seconds; 0 if unknown
 	switches  uint64        // context switches of the node
 	cpus      int           // that are online
-}
-
-// budgetStatus is what the metrics of the budget show. Nobody may change it.
-type budgetStatus struct {
-	level        int
-	givenUp      budget.GivenUp
-	process, bpf budget.Value // shares (0 to 1) of the CPU time of the node in the last period
-	memory       budget.Value // in bytes, at the end of the last period
-	limits       budget.Limits
 }
 
 func newBudgeting(log *slog.Logger, measure func() (cost, error)) *budgeting {
@@ -74,7 +67,7 @@ func (d *Daemon) cost() (cost, error) {
 	if err != nil {
 		return cost{}, err
 	}
-	return cost{time.Now(), self.CPUTime, self.Unfiled, self.PerSwitch, stat.Switches, len(stat.CPUs)}, nil
+	return cost{time.Now(), self.CPUTime, d.remote.Stats().CPUTime, self.Unfiled, self.PerSwitch, stat.Switches, len(stat.CPUs)}, nil
 }
 
 // begin begins at level 0 with what the settings ask for.
@@ -82,7 +75,7 @@ func (b *budgeting) begin(limits budget.Limits, all budget.Plan) {
 	b.ladder = budget.Ladder(all)
 	b.controller = budget.New(limits, len(b.ladder)-1)
 	b.last, b.changing = cost{}, true // the start is no measure of what follows
-	b.status.Store(&budgetStatus{limits: limits})
+	b.status.Store(&budget.Status{Limits: limits, All: all, Plan: all})
 	debug.SetMemoryLimit(goMemoryLimit(limits.Memory, b.memoryLimit))
 }
 
@@ -105,53 +98,70 @@ func (b *budgeting) next(settled bool) budget.Plan {
 		b.log.Warn("the cost of bperf is not known: the budget gives up nothing, and takes up nothing", "error", err)
 	}
 	b.failed = err != nil
-	status := budgetStatus{limits: b.status.Load().limits}
+	last := b.status.Load()
+	status := budget.Status{Limits: last.Limits, All: last.All, Why: last.Why}
 	m := budget.Measurement{Pending: b.changing || !settled}
 	if err == nil {
 		if now.perSwitch > 0 {
 			b.perSwitch = now.perSwitch
 		}
-		status.process, status.bpf = shares(&b.last, &now, b.perSwitch)
-		status.memory = budget.Known(float64(now.memory))
-		m.CPU, m.Memory = status.process, status.memory
-		m.CPU.Of += status.bpf.Of // 0 if unknown
+		shares(&status, &b.last, &now, b.perSwitch)
+		status.Memory = budget.Known(float64(now.memory))
+		m.CPU, m.Memory = status.CPU(), status.Memory
 	}
 	b.last = now
 	before := b.controller.Level()
-	status.level = b.controller.Next(m)
-	plan := b.ladder[status.level]
-	status.givenUp = plan.GivesUp(b.ladder[0])
+	status.Level = b.controller.Next(m)
+	status.Plan = b.ladder[status.Level]
+	if status.Level == 0 {
+		status.Why = ""
+	} else if status.Level > before {
+		status.Why = exceeded(&status, now.time)
+	}
 	b.status.Store(&status)
-	b.changing = status.level != before || !settled
-	details := []any{"level", status.level, "frequency", plan.Frequency, "events", plan.Events, "profile", plan.Profile,
+	b.changing = status.Level != before || !settled
+	plan := status.Plan
+	details := []any{"level", status.Level, "frequency", plan.Frequency, "events", plan.Events, "profile", plan.Profile,
 		"cpu", fmt.Sprintf("%.2f%%", 100*m.CPU.Of), "memory", fmt.Sprintf("%.1fM", m.Memory.Of/(1<<20))}
 	switch {
-	case status.level > before:
+	case status.Level > before:
 		b.log.Warn("over the budget: bperf gives up something", details...)
-	case status.level < before:
+	case status.Level < before:
 		b.log.Info("under the budget: bperf takes up something again", details...)
 	}
 	return plan
 }
 
-// shares returns what the process and its BPF programs have taken of the CPU time of the node between two moments. That of the programs is
-// estimated from the number of context switches.
-func shares(before, now *cost, perSwitch float64) (process, bpf budget.Value) {
+// exceeded returns which limits are exceeded, and by what.
+func exceeded(s *budget.Status, at time.Time) string {
+	var all []string
+	if cpu := s.CPU(); s.Limits.CPU > 0 && cpu.Of > s.Limits.CPU {
+		all = append(all, fmt.Sprintf("%.2f %% of the CPU time (the budget is %.4g %%)", 100*cpu.Of, 100*s.Limits.CPU))
+	}
+	if s.Limits.Memory > 0 && s.Memory.Of > float64(s.Limits.Memory) {
+		all = append(all, fmt.Sprintf("%.1f MiB of memory (the budget is %d MiB)", s.Memory.Of/(1<<20), s.Limits.Memory>>20))
+	}
+	return fmt.Sprintf("at %s bperf took %s", at.UTC().Format("15:04:05 UTC"), strings.Join(all, " and "))
+}
+
+// shares sets what the process, its BPF programs and the sessions have taken of the CPU time of the node between two moments. That of the
+// programs is estimated from the number of context switches.
+func shares(s *budget.Status, before, now *cost, perSwitch float64) {
 	available := now.time.Sub(before.time).Seconds() * float64(now.cpus)
 	if before.time.IsZero() || available <= 0 || now.switches < before.switches {
-		return process, bpf
+		return
 	}
-	process = budget.Known((now.cpu - before.cpu).Seconds() / available)
+	s.Process = budget.Known((now.cpu - before.cpu).Seconds() / available)
+	s.Sessions = budget.Known((now.sessions - before.sessions).Seconds() / available)
 	if perSwitch > 0 {
-		bpf = budget.Known(perSwitch * float64(now.switches-before.switches) / available)
+		s.Programs = budget.Known(perSwitch * float64(now.switches-before.switches) / available)
 	}
-	return process, bpf
 }
 
 // wanted returns the plan of what the settings ask for.
 func (d *Daemon) wanted(s *settings.Settings, collector *node.Collector) budget.Plan {
 	p := budget.Plan{Events: collector.Counted(), Profile: d.pushing != nil}
-	if p.Profile && (s.Profile.Event != "" || !s.Profile.OffCPU) {
+	if s.Profile.Event != "" {
 		p.Frequency = s.Profile.Frequency
 	}
 	return p
@@ -228,23 +238,27 @@ func (b *budgeting) Collect(out chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	send(levelDesc, float64(s.level))
-	if s.process.Known {
-		send(cpuRatioDesc, s.process.Of, "process")
+	send(levelDesc, float64(s.Level))
+	if s.Process.Known {
+		send(cpuRatioDesc, s.Process.Of, "process")
 	}
-	if s.bpf.Known {
-		send(cpuRatioDesc, s.bpf.Of, "bpf_programs")
+	if s.Sessions.Known {
+		send(cpuRatioDesc, s.Sessions.Of, "sessions")
 	}
-	if s.memory.Known {
-		send(memoryDesc, s.memory.Of)
+	if s.Programs.Known {
+		send(cpuRatioDesc, s.Programs.Of, "bpf_programs")
 	}
-	send(givenUpDesc, s.givenUp.Frequency, "sampling_frequency")
-	send(givenUpDesc, s.givenUp.Events, "events")
-	send(givenUpDesc, s.givenUp.Stacks, "stacks")
-	if s.limits.CPU > 0 {
-		send(cpuLimitDesc, s.limits.CPU)
+	if s.Memory.Known {
+		send(memoryDesc, s.Memory.Of)
 	}
-	if s.limits.Memory > 0 {
-		send(memoryLimitDesc, float64(s.limits.Memory))
+	givenUp := s.Plan.GivesUp(s.All)
+	send(givenUpDesc, givenUp.Frequency, "sampling_frequency")
+	send(givenUpDesc, givenUp.Events, "events")
+	send(givenUpDesc, givenUp.Stacks, "stacks")
+	if s.Limits.CPU > 0 {
+		send(cpuLimitDesc, s.Limits.CPU)
+	}
+	if s.Limits.Memory > 0 {
+		send(memoryLimitDesc, float64(s.Limits.Memory))
 	}
 }

@@ -121,6 +121,14 @@ func (s *simulated) metrics() string {
 	return b.String()
 }
 
+// drawn returns the page.
+func (s *simulated) drawn() string {
+	s.t.Helper()
+	w := httptest.NewRecorder()
+	s.page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	return w.Body.String()
+}
+
 // until ends periods until the metrics have all of these texts. A change takes effect at the end of a window, so it may need many.
 func (s *simulated) until(process, bpf float64, want ...string) {
 	s.t.Helper()
@@ -158,6 +166,17 @@ func TestBudget(t *testing.T) {
 		`bperf_budget_given_up{what="events"} 0.5`, `bperf_node_events_total{cpu="0",event="page-faults"}`, "bperf_profiling 1\n")
 	s.until(0.006, 0.006, "bperf_budget_level 5\n", `bperf_budget_given_up{what="stacks"} 1`, "bperf_profiling 0\n")
 
+	if got := s.budget.status.Load(); !strings.HasSuffix(got.Why, " bperf took 1.20 % of the CPU time (the budget is 1 %)") || got.All.Events != 2 {
+		t.Errorf("at level 5: %+v", got)
+	}
+	if got := s.drawn(); !strings.Contains(got, "<strong class=\"bad\">the profile; events: the first 1 of 2 are counted</strong> <small>level 5: at ") {
+		t.Errorf("the page at level 5:\n%s", got)
+	}
+
+	if found := s.doctor.Load(); found == nil || !found.CanCount || len(found.Findings) == 0 {
+		t.Errorf("bperf doctor: %+v", found)
+	}
+
 	// Without a measurement, nothing changes.
 	s.now.err = errors.New("no measurement")
 	for range 20 {
@@ -169,6 +188,9 @@ func TestBudget(t *testing.T) {
 	s.now.err = nil
 	s.until(0.001, 0.001, "bperf_budget_level 0\n", "bperf_profiling 1\n", `bperf_event_supported{event="cpu-migrations",reason=""} 1`,
 		`bperf_budget_given_up{what="sampling_frequency"} 0`+"\n", `bperf_budget_given_up{what="stacks"} 0`+"\n")
+	if got := s.budget.status.Load(); got.Why != "" {
+		t.Errorf("at level 0: %+v", got)
+	}
 	log := s.log.String()
 	for text, times := range map[string]int{
 		"over the budget: bperf gives up something": 5, "under the budget: bperf takes up something again": 5,
@@ -184,13 +206,13 @@ func TestBudget(t *testing.T) {
 // TestBudgetReload checks that a reload with another budget begins at level 0, and sets the limit of the Go runtime.
 func TestBudgetReload(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
-	s := simulate(t, "events: [page-faults, cpu-migrations]\nbudget: {memory: 40M}\n")
+	s := simulate(t, "events: [page-faults, cpu-migrations]\nprofile: {event: \"\"}\nbudget: {memory: 40M}\n")
 	s.now.memory = 41 << 20
 	s.until(0, 0, "bperf_budget_level 1\n", `bperf_event_supported{event="cpu-migrations",reason="`+node.GivenUp+`"} 0`)
 	if got := debug.SetMemoryLimit(-1); got != 35<<20 {
 		t.Errorf("the memory limit of the Go runtime is %d bytes", got)
 	}
-	check(t, os.WriteFile(s.config.Path, []byte("events: [page-faults, cpu-migrations]\nbudget: {memory: 0, cpu: 0}\n"), 0o600))
+	check(t, os.WriteFile(s.config.Path, []byte("events: [page-faults, cpu-migrations]\nprofile: {event: \"\"}\nbudget: {memory: 0, cpu: 0}\n"), 0o600))
 	s.reload <- syscall.SIGHUP
 	s.period(1, 1)
 	s.period(1, 1)
@@ -244,8 +266,13 @@ func TestShares(t *testing.T) {
 		{"no measurement", at(10, time.Second, 1000), &cost{}, 1e-6, budget.Value{}, budget.Value{}},
 		{"no time between", at(10, time.Second, 1000), at(10, time.Second, 1000), 1e-6, budget.Value{}, budget.Value{}},
 	} {
-		process, bpf := shares(test.before, test.after, test.perSwitch)
-		for _, v := range []struct{ got, want budget.Value }{{process, test.process}, {bpf, test.bpf}} {
+		var s budget.Status
+		test.after.sessions = test.after.cpu / 2
+		test.before.sessions = test.before.cpu / 2
+		shares(&s, test.before, test.after, test.perSwitch)
+		of := test.process // the sessions take half
+		of.Of /= 2
+		for _, v := range []struct{ got, want budget.Value }{{s.Process, test.process}, {s.Programs, test.bpf}, {s.Sessions, of}} {
 			if v.got.Known != v.want.Known || math.Abs(v.got.Of-v.want.Of) > 1e-12 {
 				t.Errorf("%s: %+v, want %+v", test.name, v.got, v.want)
 			}

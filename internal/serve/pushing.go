@@ -22,16 +22,16 @@ import (
 // flushTime is the time that the queues have at the end to send what waits.
 const flushTime = 5 * time.Second
 
-// pushing takes the profile of the machine and sends it to servers.
+// pushing takes the profile of the machine and sends it to servers, if there are any.
 type pushing struct {
 	log      *slog.Logger
 	profiler *profiles.Profiler
 	queues   []*push.Queue
 }
 
-// openPushing opens the queues of the settings. It returns nil without any.
+// openPushing opens the queues of the settings. It returns nil if the settings ask for no profile.
 func openPushing(s *settings.Settings, log *slog.Logger, find func(uint64) (container.Name, bool)) (*pushing, error) {
-	if len(s.Push) == 0 {
+	if !s.Profile.On() {
 		return nil, nil
 	}
 	p := &pushing{log: log}
@@ -122,7 +122,7 @@ func (p *pushing) windows() ([]*profiles.Window, error) {
 // Metrics of pushing. The URL has no secrets.
 var (
 	pushLabels      = []string{"kind", "url"}
-	profilingDesc   = prometheus.NewDesc("bperf_profiling", "Whether the profile that is pushed is being taken.", nil, nil)
+	profilingDesc   = prometheus.NewDesc("bperf_profiling", "Whether the profile of the machine is being taken.", nil, nil)
 	pushedDesc      = prometheus.NewDesc("bperf_push_items_total", "Profiles, or values of metrics, that the server accepted.", pushLabels, nil)
 	pushedBytesDesc = prometheus.NewDesc("bperf_push_bytes_total", "Bytes of requests that the server accepted, compressed.", pushLabels, nil)
 	retriesDesc     = prometheus.NewDesc("bperf_push_retries_total", "Requests that failed and were repeated.", pushLabels, nil)

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/bperf/bperf/internal/count/shared"
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/metrics"
 	"github.com/bperf/bperf/internal/serve/node"
@@ -55,12 +56,13 @@ type Daemon struct {
 	server  *web.Server
 	pull    *profiles.Pull
 	remote  *remote.Server
-	pushing *pushing   // nil without servers to push to
+	pushing *pushing   // nil if no profile is taken
 	budget  *budgeting // what the daemon takes, and may take
 	page    *page.Page
 	own     *prometheus.Registry // metrics of the daemon itself
 	reloads *reloads
-	current atomic.Pointer[generation] // nil while the daemon starts
+	doctor  atomic.Pointer[kernel.Report] // what works on this machine; nil while that is not known
+	current atomic.Pointer[generation]    // nil while the daemon starts
 }
 
 // generation is what changes when the configuration is reloaded.
@@ -84,6 +86,7 @@ func New(config Config) (*Daemon, error) {
 	if d.pushing, err = openPushing(s, d.log, d.Container); err != nil {
 		return nil, err
 	}
+	d.budget = newBudgeting(d.log, d.cost)
 	d.page = d.newPage()
 	if d.server, err = web.Listen(s, d.log, d.routes(s.Sessions)); err != nil {
 		if d.pushing != nil {
@@ -91,13 +94,12 @@ func New(config Config) (*Daemon, error) {
 		}
 		return nil, err
 	}
-	d.budget = newBudgeting(d.log, d.cost)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "bperf_build_info", Help: "The version of bperf.",
 		ConstLabels: prometheus.Labels{"version": config.Version, "goversion": runtime.Version(), "goarch": runtime.GOARCH},
 	})
 	build.Set(1)
-	d.own.MustRegister(build, d.server.Metrics(), d.reloads.successful, d.reloads.time, d.budget)
+	d.own.MustRegister(build, d.server.Metrics(), d.reloads.successful, d.reloads.time, d.budget, sessions{d.remote.Stats})
 	if d.pushing != nil {
 		d.own.MustRegister(d.pushing)
 	}
@@ -126,6 +128,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	defer context.AfterFunc(serving, d.remote.Stop)()
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(serving) }()
+	d.examine() // before counting: it opens a counter for a moment
 	err := d.start()
 	var drawn, pushed sync.WaitGroup
 	drawn.Go(func() { d.page.Run(serving) })
@@ -156,7 +159,7 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 
 // newPage returns the page of this node.
 func (d *Daemon) newPage() *page.Page {
-	config := page.Config{Version: d.config.Version, Snapshot: d.Snapshot}
+	config := page.Config{Version: d.config.Version, Snapshot: d.Snapshot, Budget: d.budget.status.Load, Sessions: d.remote.Stats, Doctor: d.doctor.Load}
 	if host, err := os.Hostname(); err == nil { // the page does without
 		config.Host = host
 	}
@@ -164,6 +167,16 @@ func (d *Daemon) newPage() *page.Page {
 		config.Pushes, config.Windows = d.pushing.stats, d.pushing.windows
 	}
 	return page.New(config)
+}
+
+// examine finds out what works on this machine, for the page.
+func (d *Daemon) examine() {
+	report, err := kernel.Examine()
+	if err != nil {
+		d.log.Warn("the page does not say what does not work here", "error", err)
+		return
+	}
+	d.doctor.Store(&report)
 }
 
 // start begins to count.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/bperf/bperf/internal/count"
@@ -42,6 +43,25 @@ const Elsewhere = 1 << 32
 // MaxEvents is the maximum number of events, as in tasks.bpf.c.
 const MaxEvents = 16
 
+// Reason is why a thread is not on a CPU.
+type Reason int
+
+// The reasons, as in tasks.bpf.c.
+const (
+	Runnable Reason = iota // it waits for a CPU: it was preempted or woken up, or its cgroup has used up its quota
+	Sleeping               // it waits for something else, and a signal ends the wait; or it is stopped
+	Blocked                // it waits, and no signal ends the wait: mostly for disks, and for locks in the kernel
+
+	Reasons = int(iota) // the number of reasons
+)
+
+// String returns the reason as a label.
+func (r Reason) String() string { return [...]string{"runnable", "sleeping", "blocked"}[r] }
+
+// threadsPerSum is the number of threads whose time off the CPUs can be measured, for each possible sum. Each takes some 80 bytes, even if
+// it is unused.
+const threadsPerSum = 2
+
 // mostSums is the maximum number of processes or cgroups. Each takes some 500 bytes, even if it is unused.
 const mostSums = 16384
 
@@ -52,6 +72,10 @@ type Sum struct {
 	Time     time.Duration       // on a CPU
 	Switches uint64              // number of times that one of its tasks left a CPU
 	Readings []perfevent.Reading // of the events, in order; 0 for those that cannot be counted
+
+	// OffCPU has, with Options.OffCPU, the time that its threads were on no CPU, by reason. The time is counted when the thread leaves a CPU
+	// the next time. Without CONFIG_SCHED_INFO of the kernel, the wait for a CPU after the end of another wait counts as part of that one.
+	OffCPU [Reasons]time.Duration
 
 	// Above has, for a cgroup, the IDs of the cgroups on the way to it, from below the root, at most 6. So a reader can say whose it was
 	// when it is gone already.
@@ -65,6 +89,7 @@ type Reading struct {
 	// Counts of processes or cgroups for which there was no room.
 	LostTime     time.Duration
 	LostSwitches uint64
+	LostOff      uint64 // times that a thread left a CPU and there was no room to measure until when
 
 	// Run time of the BPF programs themselves, while the kernel measures it (BPF_ENABLE_STATS).
 	ProgramTime time.Duration
@@ -96,6 +121,9 @@ type Options struct {
 	// Dir is the directory in bpffs of the sessions to share perf events with, usually shared.Dir; empty to share none. Without the means to
 	// share, the Counter opens its own events: Apart returns the reason.
 	Dir string
+
+	// OffCPU measures how long threads are on no CPU, except those of the root cgroup.
+	OffCPU bool
 }
 
 // Open begins to count the events of a list, on each CPU while it is online.
@@ -162,7 +190,7 @@ func (c *Counter) open(list event.List, by Key, o Options, most uint32) error {
 			return err
 		}
 	}
-	if err := c.load(list, by, most); err != nil {
+	if err := c.load(list, by, o, most); err != nil {
 		return explain("load the BPF program that counts by "+string(by), err)
 	}
 	if err := errors.Join(begin(), c.perf.Enable()); err != nil {
@@ -217,7 +245,7 @@ func (c *Counter) openShared(list event.List, machine target.Target, by Key, dir
 // Apart returns why the counter shares no perf events though Options.Dir asked for it, or nil.
 func (c *Counter) Apart() error { return c.apart }
 
-func (c *Counter) load(list event.List, by Key, most uint32) error {
+func (c *Counter) load(list event.List, by Key, o Options, most uint32) error {
 	spec, err := loadTasks()
 	if err != nil {
 		return err
@@ -234,6 +262,13 @@ func (c *Counter) load(list event.List, by Key, most uint32) error {
 		}
 	}
 	spec.Maps[tasksMapSums].MaxEntries = most
+	hasState := false
+	if o.OffCPU {
+		spec.Maps[tasksMapThreads].MaxEntries = threadsPerSum * most
+		if hasState, err = kernel.SwitchHasState(btf.NewCache()); err != nil {
+			return err
+		}
+	}
 	err = errors.Join(
 		direct.UseMaps(spec.Programs, map[string]*ebpf.Map{tasksMapEvents: c.array}),
 		kernel.PrepareReads(spec.Programs),
@@ -241,6 +276,8 @@ func (c *Counter) load(list event.List, by Key, most uint32) error {
 		spec.Variables[tasksVarNrEvents].Set(uint32(c.events)),
 		spec.Variables[tasksVarRows].Set(c.rows),
 		spec.Variables[tasksVarSwitchEvents].Set(switches),
+		spec.Variables[tasksVarOffCpu].Set(o.OffCPU),
+		spec.Variables[tasksVarHasPrevState].Set(hasState),
 		spec.Variables[tasksVarByCgroup].Set(by == ByCgroup))
 	if err != nil {
 		return err
@@ -294,6 +331,7 @@ func (c *Counter) Read() (*Reading, error) {
 	for _, cpu := range cpus {
 		r.LostTime += time.Duration(cpu.LostTime)
 		r.LostSwitches += cpu.LostSwitches
+		r.LostOff += cpu.LostOff
 	}
 	for _, name := range []string{tasksProgOnSwitch, tasksProgBring} {
 		stats, err := c.objects.Programs[name].Stats()
@@ -348,6 +386,9 @@ func (c *Counter) readSums(r *Reading) error {
 func (c *Counter) sum(id uint64, v *tasksSum) Sum {
 	comm, _, _ := bytes.Cut(v.Comm[:], []byte{0})
 	s := Sum{ID: id, Comm: string(comm), Time: time.Duration(v.Time), Switches: v.Switches, Readings: make([]perfevent.Reading, c.events)}
+	for why, ns := range v.Off {
+		s.OffCPU[why] = time.Duration(ns)
+	}
 	for _, above := range v.Above {
 		if above != 0 && above != id {
 			s.Above = append(s.Above, above)

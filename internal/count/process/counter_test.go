@@ -329,9 +329,21 @@ func TestCPUComesBack(t *testing.T) {
 	}
 }
 
-// TestNoRoom has room for two sums.
+// TestNoRoom has room for two sums, and for four threads off the CPUs.
 func TestNoRoom(t *testing.T) {
-	c := start(t, "cpu-clock", ByProcess, 2)
+	c := startWith(t, "cpu-clock", ByProcess, Options{OffCPU: true}, 2)
+	var all []func()
+	for range 5 {
+		pid, finish := waiting(t, program.Program{Body: program.GetPPID, Times: 10})
+		waits(t, pid)
+		all = append(all, finish)
+	}
+	if r := read(t, c); r.LostOff == 0 {
+		t.Error("there was room for five threads")
+	}
+	for _, finish := range all {
+		finish()
+	}
 	for range 3 {
 		_, finish := waiting(t, program.Program{Body: program.GetPPID, Times: 10})
 		finish()

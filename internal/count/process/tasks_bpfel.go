@@ -14,10 +14,11 @@ import (
 )
 
 type tasksCpu struct {
-	_      structs.HostLayout
-	Time   uint64
-	Seen   uint64
-	Events [16]struct {
+	_       structs.HostLayout
+	Time    uint64
+	Arrived uint64
+	Seen    uint64
+	Events  [16]struct {
 		_       structs.HostLayout
 		Counter uint64
 		Enabled uint64
@@ -25,11 +26,13 @@ type tasksCpu struct {
 	}
 	LostTime     uint64
 	LostSwitches uint64
+	LostOff      uint64
 }
 
 type tasksSum struct {
 	_        structs.HostLayout
 	Time     uint64
+	Off      [3]uint64
 	Switches uint64
 	Comm     [16]uint8
 	Above    [6]uint64
@@ -48,12 +51,15 @@ const (
 	tasksMapCpus         = "cpus"
 	tasksMapEvents       = "events"
 	tasksMapSums         = "sums"
+	tasksMapThreads      = "threads"
 	tasksProgBring       = "bring"
 	tasksProgOnSwitch    = "on_switch"
 	tasksProgSetup       = "setup"
 	tasksVarByCgroup     = "by_cgroup"
+	tasksVarHasPrevState = "has_prev_state"
 	tasksVarNrCpus       = "nr_cpus"
 	tasksVarNrEvents     = "nr_events"
+	tasksVarOffCpu       = "off_cpu"
 	tasksVarReader       = "reader"
 	tasksVarRows         = "rows"
 	tasksVarSwitchEvents = "switch_events"
@@ -110,9 +116,10 @@ type tasksProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type tasksMapSpecs struct {
-	Cpus   *ebpf.MapSpec `ebpf:"cpus"`
-	Events *ebpf.MapSpec `ebpf:"events"`
-	Sums   *ebpf.MapSpec `ebpf:"sums"`
+	Cpus    *ebpf.MapSpec `ebpf:"cpus"`
+	Events  *ebpf.MapSpec `ebpf:"events"`
+	Sums    *ebpf.MapSpec `ebpf:"sums"`
+	Threads *ebpf.MapSpec `ebpf:"threads"`
 }
 
 // tasksVariableSpecs contains global variables before they are loaded into the kernel.
@@ -120,8 +127,10 @@ type tasksMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type tasksVariableSpecs struct {
 	ByCgroup     *ebpf.VariableSpec `ebpf:"by_cgroup"`
+	HasPrevState *ebpf.VariableSpec `ebpf:"has_prev_state"`
 	NrCpus       *ebpf.VariableSpec `ebpf:"nr_cpus"`
 	NrEvents     *ebpf.VariableSpec `ebpf:"nr_events"`
+	OffCpu       *ebpf.VariableSpec `ebpf:"off_cpu"`
 	Reader       *ebpf.VariableSpec `ebpf:"reader"`
 	Rows         *ebpf.VariableSpec `ebpf:"rows"`
 	SwitchEvents *ebpf.VariableSpec `ebpf:"switch_events"`
@@ -147,9 +156,10 @@ func (o *tasksObjects) Close() error {
 //
 // It can be passed to loadTasksObjects or ebpf.CollectionSpec.LoadAndAssign.
 type tasksMaps struct {
-	Cpus   *ebpf.Map `ebpf:"cpus"`
-	Events *ebpf.Map `ebpf:"events"`
-	Sums   *ebpf.Map `ebpf:"sums"`
+	Cpus    *ebpf.Map `ebpf:"cpus"`
+	Events  *ebpf.Map `ebpf:"events"`
+	Sums    *ebpf.Map `ebpf:"sums"`
+	Threads *ebpf.Map `ebpf:"threads"`
 }
 
 func (m *tasksMaps) Close() error {
@@ -157,6 +167,7 @@ func (m *tasksMaps) Close() error {
 		m.Cpus,
 		m.Events,
 		m.Sums,
+		m.Threads,
 	)
 }
 
@@ -165,8 +176,10 @@ func (m *tasksMaps) Close() error {
 // It can be passed to loadTasksObjects or ebpf.CollectionSpec.LoadAndAssign.
 type tasksVariables struct {
 	ByCgroup     *ebpf.Variable `ebpf:"by_cgroup"`
+	HasPrevState *ebpf.Variable `ebpf:"has_prev_state"`
 	NrCpus       *ebpf.Variable `ebpf:"nr_cpus"`
 	NrEvents     *ebpf.Variable `ebpf:"nr_events"`
+	OffCpu       *ebpf.Variable `ebpf:"off_cpu"`
 	Reader       *ebpf.Variable `ebpf:"reader"`
 	Rows         *ebpf.Variable `ebpf:"rows"`
 	SwitchEvents *ebpf.Variable `ebpf:"switch_events"`

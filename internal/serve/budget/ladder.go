@@ -48,3 +48,23 @@ func (p Plan) GivesUp(all Plan) (g GivenUp) {
 	}
 	return g
 }
+
+// Status is what the daemon takes and may take, and what it gives up for that. Nobody may change it.
+type Status struct {
+	Level     int
+	All, Plan Plan   // what the configuration asks for, and what is done of it
+	Why       string // the limits that were exceeded when the level last rose, and by what; "" at level 0
+
+	// Shares (0 to 1) of the CPU time of the node in the last period: of the process, of its BPF programs, and of the processes of sessions.
+	Process, Programs, Sessions Value
+
+	Memory Value // in bytes, at the end of the last period
+	Limits Limits
+}
+
+// CPU returns all CPU time together, as far as it is known. Without that of the process it is unknown.
+func (s *Status) CPU() Value {
+	all := s.Process
+	all.Of += s.Programs.Of + s.Sessions.Of // 0 if unknown
+	return all
+}

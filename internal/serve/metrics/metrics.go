@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bperf/bperf/internal/count/process"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/node"
@@ -71,6 +72,10 @@ var (
 	containerSwitches = desc("bperf_container_context_switches_total",
 		"Times that a thread of a container left a CPU.", containerNames...)
 
+	containerOffCPU = desc("bperf_container_offcpu_seconds_total",
+		"Time that threads of a container were on no CPU, counted when they have run again: runnable waits for a CPU, blocked cannot be interrupted.",
+		append([]string{"reason"}, containerNames...)...)
+
 	nodeEvents = desc("bperf_node_events_total",
 		"Events on a CPU, as counted: not scaled up if the event was multiplexed.", "event", "cpu")
 	nodeEnabled = desc("bperf_node_event_enabled_seconds_total",
@@ -106,7 +111,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		containerEvents, containerEnabled, containerRunning, containerCPU, containerSwitches, nodeEvents, nodeEnabled, nodeRunning,
+		containerEvents, containerEnabled, containerRunning, containerCPU, containerSwitches, containerOffCPU, nodeEvents, nodeEnabled, nodeRunning,
 		programRuns, programTime, measured, eventSupported, featureSupported, lost, seriesLeftOut, selfCPU, selfMemory, selfBPF,
 	} {
 		out <- d
@@ -138,11 +143,13 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	s.counter(seriesLeftOut, float64(c.leftOut))
 }
 
-// counts of a BPF program or a container: runs and time, or switches and CPU time. Those of events follow, three for each.
+// counts of a BPF program or a container: runs and time, or switches and CPU time. A container has the times off the CPUs too, and three
+// counts for each event.
 const (
 	number = iota
 	duration
-	firstEvent
+	firstOffCPU
+	firstEvent = firstOffCPU + process.Reasons
 )
 
 func (c *Collector) exportPrograms(s *scrape, programs []node.Program) {
@@ -164,6 +171,9 @@ func (c *Collector) exportContainers(s *scrape, containers []node.Container, eve
 		n := &containers[i]
 		counts := make([]uint64, firstEvent+3*c.events)
 		counts[number], counts[duration] = n.Switches, nanoseconds(n.CPUTime)
+		for why, t := range n.OffCPU {
+			counts[firstOffCPU+why] = nanoseconds(t)
+		}
 		for _, e := range events {
 			if e.index < len(n.Readings) {
 				r := n.Readings[e.index]
@@ -173,7 +183,7 @@ func (c *Collector) exportContainers(s *scrape, containers []node.Container, eve
 		c.containers.add(n.Cgroup, labelsOf(&n.Name), counts)
 	}
 	for _, sum := range c.containers.settle() {
-		if s.fits(2 + 3*len(events)) {
+		if s.fits(2 + process.Reasons + 3*len(events)) {
 			s.container(sum, events)
 		}
 	}
@@ -294,6 +304,10 @@ func (s *scrape) container(sum *sum[containerLabels], events []event) {
 	if sum.counts[number] > 0 || sum.counts[duration] > 0 {
 		s.counter(containerCPU, seconds(sum.counts[duration]), labels[1:]...)
 		s.counter(containerSwitches, float64(sum.counts[number]), labels[1:]...)
+		for why := range process.Reasons {
+			labels[0] = process.Reason(why).String()
+			s.counter(containerOffCPU, seconds(sum.counts[firstOffCPU+why]), labels...)
+		}
 	}
 	for _, e := range events {
 		c := sum.counts[firstEvent+3*e.index:]

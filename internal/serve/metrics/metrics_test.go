@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/bperf/bperf/internal/count/process"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/node"
@@ -73,7 +74,8 @@ func example() *node.Snapshot {
 					Cgroup: 7, Path: "/kubepods.slice/x", ID: strings.Repeat("ab", 32), PodUID: "d9b2d63d-a233-4123-847a-8fa2fbd4c6a1", Namespace: "shop",
 					Pod: "cart-0", Container: "cart",
 				},
-				CPUTime: 1500 * time.Millisecond, Switches: 12, Readings: []perfevent.Reading{full, shared, {}, {Value: 1, Enabled: 1e9, Running: 1e9}, full},
+				CPUTime: 1500 * time.Millisecond, Switches: 12, OffCPU: [process.Reasons]time.Duration{250 * time.Millisecond, time.Hour, time.Microsecond},
+				Readings: []perfevent.Reading{full, shared, {}, {Value: 1, Enabled: 1e9, Running: 1e9}, full},
 			},
 			{Name: container.Name{Cgroup: 8, ID: "hostile\"\\\n\x00\xff\u202e" + strings.Repeat("é", 200)}, CPUTime: time.Second, Switches: 1},
 			{Name: container.Name{Cgroup: 10, Path: "/system.slice/cron.service"}, CPUTime: time.Second, Switches: 2},
@@ -178,13 +180,13 @@ func TestLimit(t *testing.T) {
 	}
 	second.Containers = append(second.Containers, first.Containers...)
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(New(returning(first, second), 3+4*5+1)) // a CPU, four containers, and one series more
+	registry.MustRegister(New(returning(first, second), 3+4*8+1)) // a CPU, four containers, and one series more
 	if got := gather(t, registry); !strings.Contains(got, "bperf_series_left_out_total 0\n") {
 		t.Errorf("series were left out without need:\n%s", got)
 	}
 	got := gather(t, registry)
-	if n := strings.Count(got, "bperf_container_events_total{"); n != 4 || !strings.Contains(got, "bperf_series_left_out_total 25\n") {
-		t.Errorf("%d containers, want 4, and 25 series left out:\n%s", n, got)
+	if n := strings.Count(got, "bperf_container_events_total{"); n != 4 || !strings.Contains(got, "bperf_series_left_out_total 40\n") {
+		t.Errorf("%d containers, want 4, and 40 series left out:\n%s", n, got)
 	}
 	for _, c := range first.Containers {
 		if !strings.Contains(got, c.ID) {

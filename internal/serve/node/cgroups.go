@@ -34,12 +34,16 @@ type cgroups struct {
 // sum has counts of a container.
 type sum struct {
 	time     time.Duration
+	off      [process.Reasons]time.Duration
 	switches uint64
 	readings []perfevent.Reading // by event of the counter
 }
 
 func (s *sum) add(o *process.Sum) {
 	s.time += o.Time
+	for why, t := range o.OffCPU {
+		s.off[why] += t
+	}
 	s.switches += o.Switches
 	if s.readings == nil {
 		s.readings = make([]perfevent.Reading, len(o.Readings))
@@ -157,6 +161,9 @@ func (g *cgroups) containers(e *events) []Container {
 			}
 			ran = true
 			row.CPUTime += s.time
+			for why, t := range s.off {
+				row.OffCPU[why] += t
+			}
 			row.Switches += s.switches
 			for i, r := range s.readings {
 				row.Readings[e.at[i]].Add(r)

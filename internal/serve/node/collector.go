@@ -47,7 +47,7 @@ func Open(config Config) (*Collector, error) {
 		return nil, err
 	}
 	c := &Collector{events: parseEvents(event.Host(), config.Events, config.Most), duty: config.Duty}
-	if c.counter, err = process.Open(c.events.list, process.ByCgroup, process.Options{Dir: config.Share}); err != nil {
+	if c.counter, err = process.Open(c.events.list, process.ByCgroup, process.Options{Dir: config.Share, OffCPU: true}); err != nil {
 		return nil, err
 	}
 	for i, at := range c.events.at {
@@ -156,7 +156,7 @@ func (c *Collector) read(now time.Time) (*Snapshot, error) {
 		return nil, err
 	}
 	s := &Snapshot{Time: now, Events: c.events.all, NoContainers: c.noCgroup, Losses: []Loss{
-		{"cgroup_switches", r.LostSwitches}, {"cgroup_nanoseconds", uint64(r.LostTime)}}}
+		{"cgroup_switches", r.LostSwitches}, {"cgroup_nanoseconds", uint64(r.LostTime)}, {"offcpu_switches", r.LostOff}}}
 	if c.cgroups != nil {
 		if err := c.cgroups.update(now, r.Sums); err != nil {
 			s.NoContainers = err.Error()

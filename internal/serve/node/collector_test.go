@@ -183,13 +183,18 @@ func TestContainer(t *testing.T) {
 	if row.CPUTime <= 0 || row.Switches == 0 || row.Readings[1].Value == 0 || row.Readings[1].Enabled == 0 || row.Readings[2] != (perfevent.Reading{}) {
 		t.Errorf("%+v", row)
 	}
+	run(t, program.Program{Body: program.Sleep, Times: 20}.Write(t), dir)
+	if row := find(now(t, c), id); row.OffCPU[process.Sleeping] < 20*time.Millisecond {
+		t.Errorf("after 20 ms of sleep: %+v", row)
+	}
+	slept := faults(t, now(t, c), id) - 2*start - pages
 	below := filepath.Join(dir, "system.slice", "docker-"+newID(t, 1)+".scope")
 	check(t, os.MkdirAll(below, 0o755))
 	run(t, touch, below)
 	now(t, c) // finds the cgroup while it exists
 	remove(t, below)
 	remove(t, filepath.Dir(below))
-	if got, want := faults(t, now(t, c), id), 3*start+2*pages; got != want {
+	if got, want := faults(t, now(t, c), id), 3*start+slept+2*pages; got != want {
 		t.Errorf("with a cgroup below: %d page faults, want %d", got, want)
 	}
 	if len(s.CPUs) == 0 || !slices.ContainsFunc(s.CPUs, func(c CPU) bool { return c.Readings[0].Value > 0 }) {

@@ -5,6 +5,7 @@ package node
 import (
 	"time"
 
+	"github.com/bperf/bperf/internal/count/process"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/serve/container"
 )
@@ -42,9 +43,10 @@ type CPU struct {
 type Container struct {
 	container.Name
 	CPUTime  time.Duration
-	Switches uint64              // times that one of its threads left a CPU
-	Readings []perfevent.Reading // by event, as those of a CPU
-	Ended    bool                // its cgroup is gone
+	OffCPU   [process.Reasons]time.Duration // that its threads were on no CPU, by process.Reason; counted when a thread has run again
+	Switches uint64                         // times that one of its threads left a CPU
+	Readings []perfevent.Reading            // by event, as those of a CPU
+	Ended    bool                           // its cgroup is gone
 }
 
 // Program has the statistics of a loaded BPF program. Counting runs makes each of them slower, so the kernel counts them only in windows:

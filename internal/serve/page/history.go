@@ -37,11 +37,14 @@ type measure int
 
 const (
 	cpuTime  measure = iota // percent of a CPU
-	ipc                     // instructions per cycle
-	misses                  // cache misses per 1000 instructions
-	switches                // per second
-	faults                  // page faults per second
-	measures int     = iota
+	runnable                // these three: percent of a thread's time
+	blocked
+	sleeping
+	ipc          // instructions per cycle
+	misses       // cache misses per 1000 instructions
+	switches     // per second
+	faults       // page faults per second
+	measures int = iota
 )
 
 // track is the history of a container.
@@ -111,7 +114,7 @@ func (h *history) at(l *line, i int) float32 { return l[(h.next+i)%points] }
 
 var (
 	nan     = float32(math.NaN())
-	noRates = rates{{value: nan}, {value: nan}, {value: nan}, {value: nan}, {value: nan}}
+	noRates = rates{{value: nan}, {value: nan}, {value: nan}, {value: nan}, {value: nan}, {value: nan}, {value: nan}, {value: nan}}
 )
 
 func isNaN(f float32) bool { return f != f }

@@ -16,9 +16,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/serve/budget"
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/internal/serve/profiles"
 	"github.com/bperf/bperf/internal/serve/push"
+	"github.com/bperf/bperf/internal/serve/remote"
 )
 
 //go:embed page.css
@@ -36,8 +39,17 @@ type Config struct {
 	Version  string // of bperf
 	Snapshot func() (*node.Snapshot, error)
 
+	// Budget returns what bperf takes and may take, or nil while that is not known.
+	Budget func() *budget.Status
+
+	// Doctor returns what bperf doctor finds on this machine, or nil while that is not known.
+	Doctor func() *kernel.Report
+
+	// Sessions returns the sessions from afar.
+	Sessions func() remote.Stats
+
 	// Pushes returns the numbers of the servers that get profiles; Windows returns the last windows of these profiles, the oldest first,
-	// and why there is no profile at the moment, or nil. Both are nil if no profiles are pushed.
+	// and why there is no profile at the moment, or nil. Both are nil if no profiles are taken.
 	Pushes  func() []push.Stats
 	Windows func() ([]*profiles.Window, error)
 }
@@ -111,13 +123,22 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 // draw returns the page. It holds no lock while a client reads.
 func (p *Page) draw() []byte {
 	v := view{Config: &p.config}
+	if p.config.Budget != nil {
+		v.budget = p.config.Budget()
+	}
+	if p.config.Doctor != nil {
+		v.doctor = p.config.Doctor()
+	}
+	if p.config.Sessions != nil {
+		v.sessions = p.config.Sessions()
+	}
 	if p.config.Pushes != nil {
 		v.pushes = p.config.Pushes()
 	}
 	if p.config.Windows != nil {
 		var all []*profiles.Window
 		if all, v.noWindow = p.config.Windows(); len(all) > 0 {
-			v.window = all[len(all)-1]
+			v.window, v.before = all[len(all)-1], earlier(all)
 		}
 	}
 	p.mu.Lock()

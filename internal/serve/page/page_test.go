@@ -11,13 +11,17 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/bperf/bperf/internal/count/process"
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/report"
+	"github.com/bperf/bperf/internal/serve/budget"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/internal/serve/profiles"
 	"github.com/bperf/bperf/internal/serve/push"
+	"github.com/bperf/bperf/internal/serve/remote"
 	"github.com/bperf/bperf/test/golden"
 )
 
@@ -47,7 +51,8 @@ func snapshot(n int) *node.Snapshot {
 		CPUs: []node.CPU{{Number: 0, Readings: readings(1)}, {Number: 3, Readings: readings(2)}},
 		Containers: []node.Container{
 			{Name: container.Name{Cgroup: 8, Path: "/system.slice/cron.service"}, CPUTime: window / 100, Switches: 20 * steps},
-			{Name: cart, CPUTime: time.Duration(sum) * time.Second, Switches: 12345 * steps, Readings: readings(1)},
+			{Name: cart, CPUTime: time.Duration(sum) * time.Second, Switches: 12345 * steps, Readings: readings(1),
+				OffCPU: [process.Reasons]time.Duration{process.Runnable: window / 4, process.Sleeping: 30 * window, process.Blocked: window / 100}},
 			{Name: container.Name{Cgroup: 9, ID: strings.Repeat("cd", 32)}, Ended: true},
 		},
 		Programs: []node.Program{
@@ -57,7 +62,7 @@ func snapshot(n int) *node.Snapshot {
 		},
 		NotShared: "another bperf of version 1 has the counters",
 		Losses:    []node.Loss{{What: "cgroup_switches", Count: 3}, {What: "cgroup_nanoseconds"}},
-		Self: node.Self{CPUTime: 25 * time.Millisecond * time.Duration(n), Memory: 40 << 20, Window: window,
+		Self: node.Self{CPUTime: 25 * time.Millisecond * time.Duration(n), Memory: 40 << 20, Unfiled: 22 << 20, Window: window,
 			Programs: map[string]time.Duration{"bperf_switch": window / 1000}},
 	}
 }
@@ -71,8 +76,33 @@ func pushes() []push.Stats {
 	return []push.Stats{good, bad}
 }
 
+// status returns a budget that is not exceeded any more.
+func status() *budget.Status {
+	return &budget.Status{Level: 4, All: budget.Plan{Frequency: 19, Events: 6, Profile: true}, Plan: budget.Plan{Frequency: 2, Events: 3, Profile: true},
+		Why: "at 04:04:00 UTC bperf took 1.20 % of the CPU time (the budget is 1 %)", Process: budget.Known(0.004), Programs: budget.Known(0.0012), Sessions: budget.Known(0.0003),
+		Memory: budget.Known(70 << 20), Limits: budget.Limits{CPU: 0.01, Memory: 64 << 20}}
+}
+
+// doctor has a feature in each state.
+func doctor() *kernel.Report {
+	return &kernel.Report{CanCount: true, Findings: []kernel.Finding{{Feature: "count own threads", State: kernel.Works, Detail: "yes"},
+		{Feature: "bpffs", State: kernel.Missing, Detail: "it is not mounted", Remedy: "Mount it: mount -t bpf bpf /sys/fs/bpf"},
+		{Feature: "capabilities", State: kernel.Limited, Detail: "not CAP_SYS_RESOURCE"}}}
+}
+
+// sessions has a session that runs, and some that have ended.
+func sessions() remote.Stats {
+	return remote.Stats{Longest: 10 * time.Minute, Bytes: 256 << 20, Started: map[string]uint64{"stat": 4, "record": 1},
+		Ended: map[string][remote.Outcomes]uint64{"stat": {remote.Succeeded: 2, remote.Gone: 2}}, Refused: 3, CPUTime: 1500 * time.Millisecond,
+		Running: []remote.Running{{Client: "10.0.0.1:4711 certificate ana", Command: "record", Args: "--event=cycles", Begin: start, Sent: 3 << 20}}}
+}
+
 // window returns a profile with one sample of a container.
 func window(of container.Name, function string) *profiles.Window {
+	return windowAt(start, of, function)
+}
+
+func windowAt(start time.Time, of container.Name, function string) *profiles.Window {
 	p := profile.New(profile.Comm | profile.Cgroup)
 	p.Info = profile.Info{Hostname: "node-1", Start: start, Duration: 15 * time.Second}
 	p.Events = []profile.Event{{Name: "cpu-clock", Unit: "ns"}}
@@ -86,7 +116,7 @@ func window(of container.Name, function string) *profiles.Window {
 
 // pageOf returns a page that has seen the first steps.
 func pageOf(steps int, snap func(int) *node.Snapshot, w *profiles.Window) *Page {
-	p := New(Config{Host: "node-1", Version: "1.2.3", Pushes: pushes, Windows: func() ([]*profiles.Window, error) {
+	p := New(Config{Host: "node-1", Version: "1.2.3", Budget: status, Doctor: doctor, Sessions: sessions, Pushes: pushes, Windows: func() ([]*profiles.Window, error) {
 		if w == nil {
 			return nil, errors.New("no room")
 		}
@@ -234,6 +264,13 @@ func hostilePage() *Page {
 	p := pageOf(3, hostileSnapshot, window(container.Name{Cgroup: 101, Path: hostile}, hostile))
 	p.config.Host, p.config.Version = hostile, hostile
 	p.config.Pushes = func() []push.Stats { return []push.Stats{{Kind: hostile, URL: hostile, LastError: hostile}} }
+	p.config.Doctor = func() *kernel.Report {
+		return &kernel.Report{Findings: []kernel.Finding{{Feature: hostile, State: hostile, Detail: hostile, Remedy: hostile}}}
+	}
+	p.config.Sessions = func() remote.Stats {
+		return remote.Stats{Running: []remote.Running{{Client: hostile, Command: hostile, Args: hostile}}}
+	}
+	p.config.Budget = func() *budget.Status { return &budget.Status{Level: 1, Why: hostile} }
 	p.failure = errors.New(hostile)
 	return p
 }
@@ -241,7 +278,7 @@ func hostilePage() *Page {
 // tags are those that the pages have, with their attributes in double quotes.
 var (
 	tags = regexp.MustCompile(`^/?(!DOCTYPE|html|head|meta|noscript|title|style|body|header|h1|h2|p|button|span|main|time|nav|a|dl|dt|dd|small|bdi|code|br|` +
-		`table|thead|tbody|tr|th|td|svg|path|div|ul|li|script|section|label|input|g|rect|text)$`)
+		`table|thead|tbody|tr|th|td|svg|path|div|ul|li|script|section|label|input|g|rect|text|strong)$`)
 	attribute = regexp.MustCompile(`^ ([a-zA-Z-]+)(?:="([^"]*)")?`)
 )
 
@@ -305,11 +342,69 @@ func TestFlameGraph(t *testing.T) {
 		{flames, "/flamegraph?cgroup=0", http.StatusNotFound, "cgroup 0 has no samples"},
 		{flames, "/flamegraph?cgroup=" + strings.Repeat("1", 50), http.StatusBadRequest, "is not the number of a cgroup"},
 		{flames, "/flamegraph?cgroup=%00", http.StatusBadRequest, "is not the number of a cgroup"},
-		{none, "/flamegraph", http.StatusNotFound, "no server to push to"},
+		{none, "/flamegraph", http.StatusNotFound, "no profile is taken"},
+		{flames, "/flamegraph?diff", http.StatusServiceUnavailable, "no earlier profile"},
 		{failed, "/flamegraph", http.StatusServiceUnavailable, "no room"},
 	} {
 		if got := get(t, test.h, test.target, test.status); !strings.Contains(got, test.want) {
 			t.Errorf("%s: %s", test.target, got)
+		}
+	}
+}
+
+// TestBudget checks what the page says of a budget.
+func TestBudget(t *testing.T) {
+	for _, test := range []struct {
+		status *budget.Status
+		want   []string
+	}{
+		{&budget.Status{Limits: budget.Limits{CPU: 0.005}}, []string{"not measured yet, of 0.5 % of all CPUs", "not measured yet, no limit",
+			"<dt>Given up for it</dt><dd>nothing</dd>"}},
+		{&budget.Status{Process: budget.Known(0.02), Memory: budget.Known(1 << 20), Limits: budget.Limits{CPU: 0.01}}, []string{
+			`class="bar over"`, `<rect width="100.0" height="10"/></svg>2.00 of 1 % of all CPUs <small>the process 2.00 %</small>`, "1.0 MiB, no limit"}},
+		{&budget.Status{Level: 9, All: budget.Plan{Frequency: 19, Events: 2, Profile: true}, Plan: budget.Plan{Events: 1}, Why: "a & b"}, []string{
+			"the profile; events: the first 1 of 2 are counted</strong> <small>level 9: a &amp; b<"}},
+	} {
+		p := pageOf(2, snapshot, nil)
+		p.config.Budget = func() *budget.Status { return test.status }
+		got := get(t, p, "/", http.StatusOK)
+		for _, want := range test.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("the page of %+v has no %s:\n%s", test.status, want, got)
+			}
+		}
+	}
+}
+
+// TestComparison compares the last window with the one of five minutes before, or else with the oldest.
+func TestComparison(t *testing.T) {
+	at := func(back time.Duration, of container.Name, function string) *profiles.Window {
+		return windowAt(start.Add(-back), of, function)
+	}
+	other := container.Name{Cgroup: 8, Path: "/other"}
+	last := at(0, cart, "main.now")
+	for _, test := range []struct {
+		earlier []*profiles.Window // the oldest first
+		target  string
+		status  int
+		want    string
+	}{
+		{[]*profiles.Window{at(6*time.Minute, cart, "main.old"), at(5*time.Minute, cart, "main.then"), at(time.Minute, cart, "main.late")},
+			"/flamegraph?diff", http.StatusOK, "Compared with the profile of 2026-02-03 04:00:00 UTC"},
+		{[]*profiles.Window{at(2*time.Minute, cart, "main.old"), at(time.Minute, cart, "main.late")},
+			"/flamegraph?cgroup=7&diff", http.StatusOK, "Compared with the profile of 2026-02-03 04:03:00 UTC"},
+		{[]*profiles.Window{at(5*time.Minute, other, "main.old")}, "/flamegraph?cgroup=7&diff", http.StatusNotFound,
+			"cgroup 7 has no samples in the profile of 04:00:00 to 04:00:15 UTC"},
+	} {
+		p := pageOf(2, snapshot, nil)
+		p.config.Windows = func() ([]*profiles.Window, error) { return append(test.earlier, last), nil }
+		if got := get(t, http.HandlerFunc(p.FlameGraph), test.target, test.status); !strings.Contains(got, test.want) {
+			t.Errorf("%s: %.2000s", test.target, got)
+		}
+		got := get(t, p, "/", http.StatusOK)
+		hasLink := strings.Contains(got, `<a id="d7" href="/flamegraph?cgroup=7&amp;diff">`)
+		if hasLink != (test.status == http.StatusOK) || !strings.Contains(got, `<a id="flames-diff" href="/flamegraph?diff">`) {
+			t.Errorf("link of the container %v:\n%s", hasLink, got)
 		}
 	}
 }

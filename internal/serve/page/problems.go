@@ -6,11 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/serve/push"
 )
 
 // problem is something that does not work.
-type problem struct{ what, why string }
+type problem struct{ what, why, remedy string }
 
 // problems returns what does not work on this node, or not completely.
 func (v *view) problems() []problem {
@@ -18,18 +19,26 @@ func (v *view) problems() []problem {
 	var all []problem
 	for _, e := range s.Events {
 		if e.Reason != "" {
-			all = append(all, problem{"The event " + e.Name + " is not counted", strings.TrimPrefix(e.Reason, e.Name+": ")})
+			all = append(all, problem{"The event " + e.Name + " is not counted", strings.TrimPrefix(e.Reason, e.Name+": "), ""})
 		}
 	}
-	for _, p := range []problem{{"Containers are missing", s.NoContainers}, {"BPF programs are missing", s.NoPrograms},
-		{"Counters are not shared with other sessions of bperf", s.NotShared}} {
+	for _, p := range []problem{{"Containers are missing", s.NoContainers, ""}, {"BPF programs are missing", s.NoPrograms, ""},
+		{"Counters are not shared with other sessions of bperf", s.NotShared, ""}} {
 		if p.why != "" {
 			all = append(all, p)
 		}
 	}
 	for _, l := range s.Losses {
 		if l.Count > 0 {
-			all = append(all, problem{"Not counted", fmt.Sprintf("%s: %d since the start", l.What, l.Count)})
+			all = append(all, problem{"Not counted", fmt.Sprintf("%s: %d since the start", l.What, l.Count), ""})
+		}
+	}
+	if v.doctor == nil {
+		return all
+	}
+	for _, f := range v.doctor.Findings {
+		if f.State != kernel.Works {
+			all = append(all, problem{fmt.Sprintf("This machine: %s (%s)", f.Feature, f.State), f.Detail, f.Remedy})
 		}
 	}
 	return all
@@ -44,9 +53,16 @@ func (v *view) missing(b *bytes.Buffer, all []problem) {
 	}
 	b.WriteString("<ul>\n")
 	for _, p := range all {
-		fmt.Fprintf(b, "<li>%s: %s</li>\n", text(p.what), text(p.why))
+		fmt.Fprintf(b, "<li>%s: %s", text(p.what), text(p.why))
+		if p.remedy != "" {
+			fmt.Fprintf(b, "<br><small>→ %s</small>", text(p.remedy))
+		}
+		b.WriteString("</li>\n")
 	}
 	b.WriteString("</ul>\n")
+	if v.doctor != nil {
+		b.WriteString("<p class=\"dim\">What concerns this machine is as bperf found it at its start; <code>bperf doctor</code> looks again.</p>\n")
+	}
 }
 
 // servers writes the section of the servers that get profiles or metrics.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bperf/bperf/internal/count/process"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/node"
@@ -98,6 +99,9 @@ func (s *step) addContainers(before *node.Snapshot, seconds float64) {
 		instructions := growth(s.uses.instructions)
 		r.rates = rates{
 			cpuTime:  share(b.CPUTime, c.CPUTime, seconds),
+			runnable: share(b.OffCPU[process.Runnable], c.OffCPU[process.Runnable], seconds),
+			blocked:  share(b.OffCPU[process.Blocked], c.OffCPU[process.Blocked], seconds),
+			sleeping: share(b.OffCPU[process.Sleeping], c.OffCPU[process.Sleeping], seconds),
 			ipc:      quotient(instructions, growth(s.uses.cycles), 1),
 			misses:   quotient(growth(s.uses.misses), instructions, 1000),
 			switches: perSecond(between(b.Switches, c.Switches), seconds),
@@ -169,7 +173,7 @@ func between(before, now uint64) rate {
 	return rate{value: float32(now - before)}
 }
 
-// share returns the growth of a CPU time in percent of one CPU.
+// share returns the growth of a time in percent of the time that passed.
 func share(before, now time.Duration, seconds float64) rate {
 	if now < before || seconds <= 0 {
 		return rate{value: nan}

@@ -9,10 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/serve/budget"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/internal/serve/profiles"
 	"github.com/bperf/bperf/internal/serve/push"
+	"github.com/bperf/bperf/internal/serve/remote"
 )
 
 // The most rows of tables. A row for more is said to be left out.
@@ -25,8 +28,12 @@ const (
 // view is what one page shows.
 type view struct {
 	*Config
+	budget   *budget.Status // nil if it is not known
+	doctor   *kernel.Report // nil if it is not known
+	sessions remote.Stats
 	pushes   []push.Stats
 	window   *profiles.Window // nil for none
+	before   *profiles.Window // the one to compare it with; nil for none
 	noWindow error            // why there is no profile at the moment
 	past     *history
 	step     *step // nil if there are no counts yet
@@ -74,7 +81,7 @@ func (v *view) content(b *bytes.Buffer) {
 		`A value with ≈ is scaled up: its event was multiplexed.</p>`+"\n<nav>", int(every.Seconds()), s.Time.UTC().Format(time.RFC3339),
 		s.Time.UTC().Format("15:04:05 UTC"), int((points * every).Minutes()))
 	for _, link := range [][2]string{{"self", "bperf itself"}, {"containers", "Containers"}, {"programs", "BPF programs"}, {"cpus", "Events by CPU"},
-		{"missing", fmt.Sprintf("What does not work here (%d)", len(problems))}, {"pushes", "Pushes"}} {
+		{"missing", fmt.Sprintf("What does not work here (%d)", len(problems))}, {"sessions", fmt.Sprintf("Sessions (%d)", len(v.sessions.Running))}, {"pushes", "Pushes"}} {
 		fmt.Fprintf(b, `<a id="to-%s" href="#%s">%s</a> `, link[0], link[0], link[1])
 	}
 	b.WriteString("</nav>\n")
@@ -83,6 +90,7 @@ func (v *view) content(b *bytes.Buffer) {
 	v.programs(b)
 	v.cpus(b)
 	v.missing(b, problems)
+	v.remote(b)
 	v.servers(b)
 	b.WriteString(`<h2>More</h2>
 <p><a id="metrics" href="/metrics">/metrics</a>: counts, for Prometheus. <a id="pprof" href="/debug/pprof/">/debug/pprof/</a>: profiles, for <code>go tool ` +
@@ -94,38 +102,16 @@ func heading(b *bytes.Buffer, id, title string) {
 	fmt.Fprintf(b, `<h2 id="%s">%s</h2>`+"\n", id, title)
 }
 
-// self writes the cost of the daemon.
-func (v *view) self(b *bytes.Buffer) {
-	heading(b, "self", "What bperf itself takes")
-	self := &v.step.now.Self
-	b.WriteString("<dl>\n")
-	term := func(name, html string) { fmt.Fprintf(b, "<dt>%s</dt><dd>%s</dd>\n", name, html) }
-	term("Version", text(v.Version))
-	term("CPU time", v.value(v.step.own, v.past.own, " % of a CPU")+fmt.Sprintf(" (%.1f s since the start)", self.CPUTime.Seconds()))
-	term("Memory", mebibytes(self.Memory)+fmt.Sprintf(" (%.1f KiB of it for the lines of this page)", float64(v.past.bytes())/1024))
-	if self.Window > 0 {
-		var all time.Duration
-		var names []string
-		for name, t := range self.Programs {
-			all += t
-			names = append(names, fmt.Sprintf("%s %.3f %%", text(name), percent(t, self.Window)))
-		}
-		slices.Sort(names)
-		term("Its BPF programs", fmt.Sprintf("%.3f %% of a CPU while measured <small>%s</small>", percent(all, self.Window), strings.Join(names, ", ")))
-	}
-	if v.step.now.NotShared == "" {
-		term("Counters", "shared with other sessions of bperf")
-	}
-	b.WriteString("</dl>\n")
-}
-
 // columns are the columns of the table of containers.
 var columns = [measures]struct{ title, unit, format string }{
 	cpuTime:  {"CPU", " %", "%.1f"},
-	ipc:      {"Instructions per cycle", "", "%.2f"},
-	misses:   {"Misses per 1000 instructions", "", "%.2f"},
+	runnable: {"Waits for a CPU", " %", ""},
+	blocked:  {"Blocked", " %", ""},
+	sleeping: {"Sleeping", " %", ""},
+	ipc:      {"IPC", "", "%.2f"},
+	misses:   {"Misses per 1000 instr.", "", "%.2f"},
 	switches: {"Switches/s", "", ""},
-	faults:   {"Page faults/s", "", ""},
+	faults:   {"Faults/s", "", ""},
 }
 
 // containers writes the table of containers.
@@ -139,6 +125,8 @@ func (v *view) containers(b *bytes.Buffer) {
 		b.WriteString("<p>There are none.</p>\n")
 		return
 	}
+	b.WriteString("<p class=\"dim\">Percentages are of the time that passed: 200 % is two CPUs, or two threads. A thread waits for a CPU, is blocked " +
+		"(uninterruptible: for disks, and locks in the kernel) or sleeps; this counts when it has run again. IPC is instructions per cycle.</p>\n")
 	b.WriteString(`<table class="cards"><thead><tr><th>Name</th>`)
 	for m := range measure(measures) {
 		if v.step.uses.has(m) {
@@ -146,9 +134,10 @@ func (v *view) containers(b *bytes.Buffer) {
 		}
 	}
 	b.WriteString("<th>Profile</th></tr></thead>\n<tbody>\n")
-	sampled := v.sampled()
+	now, before := sampled(v.window), sampled(v.before)
 	for i := range min(len(v.step.rows), mostContainers) {
-		v.container(b, &v.step.rows[i], sampled)
+		r := &v.step.rows[i]
+		v.container(b, r, now[r.Cgroup], before[r.Cgroup])
 	}
 	b.WriteString("</tbody></table>\n")
 	leftOut(b, len(v.step.rows)-mostContainers, "containers and units that took less CPU time")
@@ -158,30 +147,35 @@ func (v *view) containers(b *bytes.Buffer) {
 func (v *view) flameGraphs(b *bytes.Buffer) {
 	switch {
 	case v.Windows == nil:
-		b.WriteString("<p class=\"dim\">There are no flame graphs here, because profiles are pushed to no server: see <code>push</code> in the configuration.</p>\n")
+		b.WriteString("<p class=\"dim\">There are no flame graphs, because no profile is taken: see <code>profile</code> in the configuration.</p>\n")
 	case v.noWindow != nil:
 		fmt.Fprintf(b, `<p class="bad">There is no profile at the moment: %s</p>`+"\n", text(v.noWindow.Error()))
 	case v.window == nil:
 		b.WriteString("<p class=\"dim\">The first profile is being taken.</p>\n")
 	}
-	if v.window != nil {
-		fmt.Fprintf(b, `<p><a id="flames" href="/flamegraph">Flame graph of the node</a>, %s to %s</p>`+"\n",
-			v.window.Start.UTC().Format("15:04:05"), v.window.End().UTC().Format("15:04:05 UTC"))
+	if v.window == nil {
+		return
 	}
+	fmt.Fprintf(b, `<p><a id="flames" href="/flamegraph">Flame graph of the node</a>, %s`, timeOf(v.window))
+	if v.before != nil {
+		fmt.Fprintf(b, `; <a id="flames-diff" href="/flamegraph?diff">compared</a> with %s`, timeOf(v.before))
+	}
+	b.WriteString("</p>\n")
 }
 
-// sampled returns the cgroups that have samples in the last profile.
-func (v *view) sampled() map[uint64]bool {
+// sampled returns the cgroups that have samples in a window.
+func sampled(w *profiles.Window) map[uint64]bool {
 	all := map[uint64]bool{}
-	if v.window != nil {
-		for i := range v.window.Parts {
-			all[v.window.Parts[i].Cgroup] = true
+	if w != nil {
+		for i := range w.Parts {
+			all[w.Parts[i].Cgroup] = true
 		}
 	}
 	return all
 }
 
-func (v *view) container(b *bytes.Buffer, r *row, sampled map[uint64]bool) {
+// container writes the row of a container. now and before say whether it has samples in the last window, and in the one to compare with.
+func (v *view) container(b *bytes.Buffer, r *row, now, before bool) {
 	fmt.Fprintf(b, `<tr><td class="name">%s</td>`, nameOf(&r.Name, r.ended))
 	track := v.past.tracks[r.Cgroup]
 	for m := range measure(measures) {
@@ -195,8 +189,11 @@ func (v *view) container(b *bytes.Buffer, r *row, sampled map[uint64]bool) {
 		fmt.Fprintf(b, `<td class="n" data-l="%s">%s</td>`, columns[m].title, v.formatted(r.rates[m], l, columns[m].format, columns[m].unit))
 	}
 	b.WriteString(`<td class="links">`)
-	if sampled[r.Cgroup] {
+	if now {
 		fmt.Fprintf(b, `<a id="f%d" href="/flamegraph?cgroup=%d">flame graph</a> `, r.Cgroup, r.Cgroup)
+	}
+	if now && before {
+		fmt.Fprintf(b, `<a id="d%d" href="/flamegraph?cgroup=%d&amp;diff">compared</a> `, r.Cgroup, r.Cgroup)
 	}
 	if r.ID != "" && !r.ended {
 		fmt.Fprintf(b, `<a id="p%d" href="/debug/pprof/profile?container=%s">pprof, 10 s</a>`, r.Cgroup, text(url.QueryEscape(r.ID)))

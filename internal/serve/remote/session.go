@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -48,12 +49,13 @@ type Server struct {
 	mu       sync.Mutex
 	stopped  bool
 	sessions map[*session]struct{}
+	tally    *tally
 	running  sync.WaitGroup
 }
 
 // NewServer returns a server without sessions.
 func NewServer(config Config) *Server {
-	return &Server{config: config, sessions: make(map[*session]struct{})}
+	return &Server{config: config, sessions: make(map[*session]struct{}), tally: newTally()}
 }
 
 // Stop asks all sessions to end in order. Further ones are refused.
@@ -98,6 +100,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body := bufio.NewReaderSize(r.Body, maxRequest)
 	line, err := body.ReadSlice('\n')
 	if err != nil && !(errors.Is(err, io.EOF) && len(line) > 0) {
+		s.tally.refused.Add(1)
 		http.Error(w, fmt.Sprintf("the request is not a line of at most %d bytes", maxRequest), http.StatusBadRequest)
 		return
 	}
@@ -106,6 +109,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = request.check(s.config.Longest)
 	}
 	if err != nil {
+		s.tally.refused.Add(1)
 		s.config.Log.Debug("refused a session", "client", who(r), "reason", err)
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -114,15 +118,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the connection is gone
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
-	one := &session{server: s, request: request, w: w, control: control, abort: cancel, interrupted: make(chan struct{})}
+	one := &session{server: s, client: who(r), begin: begin, request: request, w: w, control: control, abort: cancel, interrupted: make(chan struct{})}
 	if !s.add(one) {
+		s.tally.refused.Add(1)
 		w.Header().Set("Retry-After", "10")
 		http.Error(w, "bperf serve ends on this node", http.StatusServiceUnavailable)
 		return
 	}
 	defer s.remove(one)
 	defer cancel(nil)
-	one.serve(ctx, body, who(r))
+	one.serve(ctx, body)
 }
 
 func (s *Server) add(one *session) bool {
@@ -132,6 +137,7 @@ func (s *Server) add(one *session) bool {
 		return false
 	}
 	s.sessions[one] = struct{}{}
+	s.tally.started[one.request.Command]++
 	s.running.Add(1)
 	return true
 }
@@ -140,6 +146,7 @@ func (s *Server) remove(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, one)
+	s.tally.end(one.request.Command, one.outcome, one.use.measure())
 	s.running.Done()
 }
 
@@ -162,18 +169,22 @@ func who(r *http.Request) string {
 // session is bperf that runs for a client.
 type session struct {
 	server  *Server
+	client  string
+	begin   time.Time
 	request *Request
 	control *http.ResponseController
+	use     use
+	outcome Outcome                 // set before the session is removed
+	sent    atomic.Int64            // bytes of both streams
 	abort   context.CancelCauseFunc // kills bperf
 
 	once        sync.Once
 	interrupted chan struct{} // closed when bperf is asked to end
 	reason      string        // why the node asked; empty if the client did. Set before interrupted is closed
 
-	mu   sync.Mutex // of what follows
-	w    io.Writer
-	buf  []byte
-	sent int64 // bytes of both streams
+	mu  sync.Mutex // of what follows
+	w   io.Writer
+	buf []byte
 }
 
 // stop asks bperf to end in order.
@@ -185,11 +196,9 @@ func (s *session) stop(reason string) {
 }
 
 // serve runs bperf, sends its output and how it ended, and logs that.
-func (s *session) serve(ctx context.Context, body *bufio.Reader, client string) {
-	args := strings.Join(s.request.Args, " ")
-	log := s.server.config.Log.With("client", client, "command", s.request.Command, "args", args[:min(len(args), maxLoggedArg)])
+func (s *session) serve(ctx context.Context, body *bufio.Reader) {
+	log := s.server.config.Log.With("client", s.client, "command", s.request.Command, "args", s.request.shown())
 	log.Info("session begins")
-	begin := time.Now()
 	s.w.(http.ResponseWriter).Header().Set("Content-Type", contentType)
 	var listening sync.WaitGroup
 	listening.Go(func() { s.listen(body) })
@@ -206,7 +215,8 @@ func (s *session) serve(ctx context.Context, body *bufio.Reader, client string) 
 			end.Reason = errGone.Error()
 		}
 	}
-	log.Info("session ended", "seconds", time.Since(begin).Seconds(), "bytes", s.sent, "status", end.Status, "reason", end.Reason)
+	s.outcome = end.outcome()
+	log.Info("session ended", "seconds", time.Since(s.begin).Seconds(), "bytes", s.sent.Load(), "status", end.Status, "reason", end.Reason)
 }
 
 // listen reads what the client sends after its request, until it ends that or the session ends.
@@ -250,18 +260,22 @@ func (s *session) run(ctx context.Context) (*os.ProcessState, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+	s.use.pid.Store(int64(cmd.Process.Pid))
 	var pumps, watch sync.WaitGroup
 	over := make(chan struct{})
 	watch.Go(func() { s.watch(ctx, cmd.Process, over) })
 	pumps.Go(func() { s.pump(Stdout, stdout) })
 	pumps.Go(func() { s.pump(Stderr, stderr) })
 	pumps.Wait()
-	err = cmd.Wait() // an exit status is an error, too
+	s.use.measure()
+	s.use.pid.Store(0) // from now on, the ID may be that of another process
+	err = cmd.Wait()   // an exit status is an error, too
 	close(over)
 	watch.Wait()
 	if cmd.ProcessState == nil {
 		return nil, err
 	}
+	s.use.raise(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime())
 	return cmd.ProcessState, nil
 }
 
@@ -299,10 +313,7 @@ func (s *session) pump(stream Stream, from io.Reader) {
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			s.mu.Lock()
-			s.sent += int64(n)
-			sent := s.sent
-			s.mu.Unlock()
+			sent := s.sent.Add(int64(n))
 			switch {
 			case sent > limit+tail:
 				s.abort(errFlood)

@@ -46,13 +46,16 @@ type Settings struct {
 	Log Log `yaml:"log"`
 }
 
-// Profile is the profile of the whole machine that is pushed.
+// Profile is the profile of the whole machine.
 type Profile struct {
 	Event     string        `yaml:"event"` // "" for none
 	Frequency uint64        `yaml:"frequency"`
 	OffCPU    bool          `yaml:"offcpu"`
 	Every     time.Duration `yaml:"every"`
 }
+
+// On reports whether the profile is taken.
+func (p *Profile) On() bool { return p.Event != "" || p.OffCPU }
 
 // Sessions are the limits of sessions from afar.
 type Sessions struct {
@@ -254,6 +257,9 @@ func (s *Settings) Check() error {
 	}
 	if n := len(s.Push); n > maxPushes {
 		return fmt.Errorf("push: there are %d servers: at most %d are possible", n, maxPushes)
+	}
+	if len(s.Push) > 0 && !s.Profile.On() {
+		return errors.New("push: there is no profile to push: set profile.event or profile.offcpu")
 	}
 	if err := s.Budget.parse(); err != nil {
 		return fmt.Errorf("budget: %w", err)
