@@ -1,5 +1,6 @@
-// Package scrape has real servers of fleets scrape a real `bperf serve`: Prometheus and VictoriaMetrics of Debian 12.
-package scrape
+// Package daemon has a real `bperf serve` run as in fleets: real servers, Prometheus and VictoriaMetrics of Debian 12, scrape it; it runs with
+// the configuration and the capabilities that it has in Kubernetes; queries of the dashboard are asked.
+package daemon
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package scrape
+package daemon
 
 import (
 	"crypto/ecdsa"
