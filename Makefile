@@ -75,7 +75,7 @@ race: ## the short versions of tests with the race detector, which needs gcc
 
 # A module of its own, so that bperf does not depend on what the servers are made of.
 .PHONY: test-fleet
-test-fleet: ## what `bperf serve` sends, read with the code of the servers' projects
+test-fleet: ## `bperf serve` beside the servers of fleets, and the code of their projects: as root
 	cd test/fleet && go vet ./... && go test ./...
 
 .PHONY: test-long

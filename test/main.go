@@ -19,6 +19,7 @@ import (
 
 	"github.com/bperf/bperf/test/apt"
 	"github.com/bperf/bperf/test/binaries"
+	"github.com/bperf/bperf/test/engines"
 	"github.com/bperf/bperf/test/upstream/packaged"
 )
 
@@ -58,6 +59,9 @@ func test(ctx context.Context, steps []string, fuzztime time.Duration) ([]*run, 
 		if _, err := packaged.Get(suite, runtime.GOARCH); err != nil {
 			fmt.Fprintln(os.Stderr, "test:", err) // the tests that need it report it, too, and fail if CI is set
 		}
+	}
+	if _, err := engines.Get(engines.Promtool); err != nil {
+		fmt.Fprintln(os.Stderr, "test:", err) // as above
 	}
 	b, err := binaries.New()
 	if err != nil {

@@ -294,3 +294,53 @@ func TestOnRole(t *testing.T) {
 		t.Errorf("status %d\n%s", got.status, got.stderr)
 	}
 }
+
+// TestServeCapabilities checks that no thread of the daemon or of a session has capabilities that they do not need.
+func TestServeCapabilities(t *testing.T) {
+	require.Root(t)
+	// The numbers are those of linux/capability.h.
+	const needed = 1<<2 | 1<<14 | 1<<19 | 1<<21 | 1<<23 | 1<<24 | 1<<34 | 1<<38 | 1<<39 | 1<<40
+	d, node := startNode(t, "")
+	follow(t, node)
+	want := capabilities(t, os.Getpid()) & needed
+	had := make(map[string]uint64)
+	had["daemon"] = capabilities(t, d.cmd.Process.Pid)
+	for _, child := range childrenOf(t, d.cmd.Process.Pid) {
+		had["session"] = capabilities(t, child)
+	}
+	if err := d.stop(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(d.log.String(), "built with cgo") {
+		t.Skip("needs bperf built without cgo, which the race detector takes")
+	}
+	for _, process := range []string{"daemon", "session"} {
+		if had[process] != want {
+			t.Errorf("the %s has the capabilities %x, want %x", process, had[process], want)
+		}
+	}
+}
+
+// capabilities returns the capabilities that some thread of a process has in one of its sets.
+func capabilities(t *testing.T, pid int) (all uint64) {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("process %d has no threads: %v", pid, err)
+	}
+	for _, file := range threads {
+		status, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread ended
+		}
+		for _, set := range []string{"CapEff", "CapPrm", "CapInh"} {
+			var value uint64
+			_, after, _ := strings.Cut(string(status), "\n"+set+":")
+			if _, err := fmt.Sscanf(after, "%x", &value); err != nil {
+				t.Fatalf("%s in %s: %v", set, file, err)
+			}
+			all |= value
+		}
+	}
+	return all
+}

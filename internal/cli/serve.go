@@ -75,6 +75,8 @@ func runServe(cmd *cobra.Command, o *serveOptions) error {
 		Path:    o.config,
 		Version: currentVersion(),
 		Log:     cmd.ErrOrStderr(),
+
+		DropCapabilities: true,
 		Change: func(s *settings.Settings) {
 			if changed("listen") {
 				s.Listen = o.listen

@@ -36,6 +36,9 @@ type Config struct {
 	Change  func(*settings.Settings) // replaces what flags set, each time after the file is read
 	Version string                   // of bperf
 	Log     io.Writer
+
+	// DropCapabilities makes Run drop the capabilities that the daemon does not need, for the whole process and for good.
+	DropCapabilities bool
 }
 
 // load reads the settings, with those of flags.
@@ -189,11 +192,22 @@ func (d *Daemon) start() error {
 	if err != nil {
 		return fmt.Errorf("count on this node: %w", err)
 	}
+	if d.config.DropCapabilities {
+		if err := kernel.KeepCapabilities(needed...); err != nil {
+			d.log.Warn("the capabilities that bperf does not need were not dropped", "error", err)
+		}
+	}
 	d.use(s, collector)
 	d.beginBudget(s, collector)
 	d.reloads.succeeded()
 	d.log.Info("counting", "version", d.config.Version, "events", s.Events)
 	return nil
+}
+
+// needed are the capabilities that the daemon and its sessions use once it has started. docs/serve.md says for what.
+var needed = []kernel.Capability{
+	kernel.CapBPF, kernel.CapPerfmon, kernel.CapSysAdmin, kernel.CapSyslog, kernel.CapSysPtrace, kernel.CapDACReadSearch,
+	kernel.CapCheckpointRestore, kernel.CapIPCLock, kernel.CapSysNice, kernel.CapSysResource,
 }
 
 // wait reloads the configuration at signals and keeps the budget, until the context ends or the server fails.

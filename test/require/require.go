@@ -21,6 +21,7 @@ import (
 
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/test/apt"
+	"github.com/bperf/bperf/test/engines"
 	"github.com/bperf/bperf/test/upstream/packaged"
 )
 
@@ -234,6 +235,19 @@ func findPackaged(suite string) (string, error) {
 		return "", fmt.Errorf("%w: fetch it: go run ./test/upstream %s", err, suite)
 	}
 	return path, nil
+}
+
+// Promtool is for tests that check metrics and rules with Prometheus' own tool, which `go run ./test` fetches. It returns the path of promtool.
+func Promtool(t testing.TB) string {
+	t.Helper()
+	path, err := engines.Path(engines.Promtool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		missing(t, os.Getenv("CI") != "" && !IsGuest(), "needs promtool: %v: fetch it: go run ./test/upstream promtool", err)
+	}
+	return path
 }
 
 // Browser is for tests of HTML pages. It returns the path of Chromium. In CI it installs Chromium if it is missing.

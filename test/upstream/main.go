@@ -1,7 +1,7 @@
 // Upstream prints the path of an upstream program: the perf for guests of an architecture, a bpftool that finds the processes that hold
-// programs, or the perf of a Debian suite for this machine. If the program is not in the cache, it builds or fetches it first.
+// programs, the perf of a Debian suite for this machine, or a server of fleets. If the program is not in the cache, it builds or fetches it first.
 //
-//	go run ./test/upstream ARCH|bpftool|SUITE
+//	go run ./test/upstream ARCH|bpftool|SUITE|promtool|prometheus|victoria-metrics
 //
 // It also prints the options in the manual pages of a suite's perf, the list that internal/cli tests bperf's options with:
 //
@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/bperf/bperf/test/engines"
 	"github.com/bperf/bperf/test/upstream/built"
 	"github.com/bperf/bperf/test/upstream/packaged"
 )
@@ -27,7 +28,7 @@ func main() {
 	case len(os.Args) == 3 && os.Args[1] == "options":
 		out, err = packaged.Options(os.Args[2])
 	default:
-		fmt.Fprintln(os.Stderr, "usage: upstream amd64|arm64|bpftool|bookworm|testing\n       upstream options SUITE")
+		fmt.Fprintln(os.Stderr, "usage: upstream amd64|arm64|bpftool|bookworm|testing|promtool|prometheus|victoria-metrics\n       upstream options SUITE")
 		os.Exit(2)
 	}
 	if err != nil {
@@ -41,6 +42,8 @@ func get(which string) (string, error) {
 	switch which {
 	case packaged.Oldest, packaged.Newest:
 		return packaged.Get(which, runtime.GOARCH)
+	case engines.Promtool, engines.Prometheus, engines.VictoriaMetrics:
+		return engines.Get(which)
 	case "bpftool":
 		return built.Bpftool()
 	}

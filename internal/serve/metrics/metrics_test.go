@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -108,13 +109,23 @@ func TestExposition(t *testing.T) {
 // TestPromtool checks the metrics with Prometheus' own tool. TestExposition has the same check from client_golang, which needs no promtool.
 func TestPromtool(t *testing.T) {
 	require.NoKernel(t)
-	if _, err := exec.LookPath("promtool"); err != nil {
-		t.Skip("needs promtool, of Debian's package prometheus, which also starts a service: install it by hand")
-	}
-	cmd := exec.Command("promtool", "check", "metrics")
+	cmd := exec.Command(require.Promtool(t), "check", "metrics")
 	cmd.Stdin = strings.NewReader(exposition(t, New(returning(example()), 1000)))
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
+}
+
+// TestRules runs the tests of the rules for Prometheus.
+func TestRules(t *testing.T) {
+	require.NoKernel(t)
+	promtool := require.Promtool(t)
+	for _, args := range [][]string{{"check", "rules", "bperf.rules.yml"}, {"test", "rules", "bperf.test.yml"}} {
+		cmd := exec.Command(promtool, args...)
+		cmd.Dir = filepath.Join("..", "..", "..", "packaging", "prometheus")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
 	}
 }
 

@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/bperf/bperf/test/engines"
+)
+
+// engine is a server with the HTTP API of Prometheus.
+type engine struct {
+	t       *testing.T
+	address string
+}
+
+// job is a part of a configuration: the scrapes of a node.
+func (n *node) job() string {
+	return fmt.Sprintf(`
+scrape_configs:
+- job_name: bperf
+  scrape_interval: 1s
+  scheme: https
+  static_configs: [{targets: ['127.0.0.1:%s']}]
+  tls_config: {ca_file: %s/ca.crt, cert_file: %[2]s/prometheus.crt, key_file: %[2]s/prometheus.key}
+- job_name: stranger
+  scrape_interval: 1s
+  scheme: https
+  static_configs: [{targets: ['127.0.0.1:%[1]s']}]
+  tls_config: {ca_file: %[2]s/ca.crt}
+`, n.port, n.dir)
+}
+
+// startPrometheus starts a Prometheus that scrapes a node. rules is the path of a file of rules, or empty.
+func startPrometheus(t *testing.T, n *node, rules string) *engine {
+	t.Helper()
+	prometheus, err := engines.Get(engines.Prometheus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "prometheus.yml")
+	content := "global: {evaluation_interval: 1s}\n"
+	if rules != "" {
+		content += fmt.Sprintf("rule_files: [%s]\n", rules)
+	}
+	write(t, config, content+n.job())
+	s := start(t, exec.Command(prometheus, "--config.file="+config, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address=127.0.0.1:0"))
+	return &engine{t, s.logged(`msg="Listening on" address=(\S+)`)}
+}
+
+// series is a part of the result of a query.
+type series struct {
+	Metric map[string]string
+	Value  sample   // of an instant vector
+	Values []sample // of a matrix
+}
+
+// sample is a time in seconds and a value.
+type sample [2]json.RawMessage
+
+// value returns the value of a sample.
+func (s sample) value() (v float64, err error) {
+	var text string
+	if err := json.Unmarshal(s[1], &text); err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(text, 64)
+}
+
+// ask evaluates an expression.
+func (e *engine) ask(expr string) ([]series, error) {
+	response, err := http.Get("http://" + e.address + "/api/v1/query?query=" + url.QueryEscape(expr))
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Status, Error string
+		Data          struct{ Result json.RawMessage }
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", expr, response.Status, err)
+	}
+	if answer.Status != "success" {
+		return nil, fmt.Errorf("%s: %s", expr, answer.Error)
+	}
+	var result []series
+	err = json.Unmarshal(answer.Data.Result, &result)
+	return result, err
+}
+
+// query is like ask, and fails the test with an error.
+func (e *engine) query(expr string) []series {
+	e.t.Helper()
+	result, err := e.ask(expr)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return result
+}
+
+// awaitSeries waits until an expression has n series, and returns them.
+func (e *engine) awaitSeries(n int, expr string) (found []series) {
+	e.t.Helper()
+	await(e.t, expr, func() string {
+		var err error
+		if found, err = e.ask(expr); err != nil {
+			return err.Error()
+		}
+		if len(found) != n {
+			return fmt.Sprintf("%d series, not %d: %v", len(found), n, found)
+		}
+		return ""
+	})
+	return found
+}
