@@ -55,10 +55,14 @@ func TestTimeLimits(t *testing.T) {
 	if c.Code != http.StatusOK {
 		t.Errorf("status %d: %s", c.Code, c.Body)
 	}
-	least, most := before.Add(time.Second+grace), time.Now().Add(grace) // the profile took a second
-	for what, at := range map[string]time.Time{"reading": c.read, "writing": c.write} {
-		if at.Before(least) || at.After(most) {
-			t.Errorf("the time limit of %s is %v, want one from %v to %v", what, at, least, most)
+	after := time.Now() // at least a second later
+	for what, limit := range map[string]struct {
+		at    time.Time
+		grace time.Duration
+	}{"reading the request": {c.read, Grace}, "writing the answer": {c.write, reading}} {
+		least, most := before.Add(time.Second+limit.grace), after.Add(limit.grace)
+		if limit.at.Before(least) || limit.at.After(most) {
+			t.Errorf("the time limit of %s is %v, want one from %v to %v", what, limit.at, least, most)
 		}
 	}
 }
