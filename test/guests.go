@@ -9,6 +9,7 @@ import (
 
 	"github.com/bperf/bperf/test/binaries"
 	"github.com/bperf/bperf/test/guest/boot"
+	"github.com/bperf/bperf/test/require"
 )
 
 // guestJobs returns jobs that run the tests of guests on other kernels.
@@ -16,6 +17,9 @@ func guestJobs(b *binaries.Builder) []job {
 	var fetching sync.Mutex
 	var jobs []job
 	for _, g := range guests {
+		if g.long && !require.Long() {
+			continue
+		}
 		o := boot.Options{Kernel: g.kernel, Packages: g.packages, Run: g.run, Perf: true, Newest: g.newest, CPU: g.cpu, CPUTime: guestCPUTime}
 		flags := ""
 		if g.newest {

@@ -20,17 +20,20 @@ var archPackages = []string{"./internal/perfevent", "./internal/kernel", "./inte
 	"./test/e2e"}
 
 // guests are the kernels that tests run on besides this machine's, and the packages that they run. The longest come first. The oldest kernel,
-// 6.1 on amd64, and the newest, 7.2 on arm64, run all that depend on the kernel. 6.12 runs countPackages on arm64 and archPackages on amd64.
+// 6.1 on amd64, and the newest, 7.2 on arm64, run all that depend on the kernel. 6.12 runs countPackages on arm64, archPackages on amd64 and,
+// with the long versions of tests, samplePackages on arm64.
 var guests = []struct {
 	kernel   string
 	packages []string
 	run      string // if not empty, only tests that match
 	cpu      string // model of the CPU; empty for the one of test/guest
 	newest   bool   // with the perf of Debian testing
+	long     bool   // only with the long versions of tests
 }{
 	{kernel: "arm64/testing", packages: slices.Concat(countPackages, samplePackages)},
 	{kernel: "amd64/bookworm", packages: slices.Concat(countPackages, samplePackages)},
 	{kernel: "arm64/trixie", packages: countPackages},
+	{kernel: "arm64/trixie", packages: samplePackages, long: true},
 	{kernel: "arm64/testing", packages: cliPackages},
 	{kernel: "amd64/bookworm", packages: cliPackages},
 	{kernel: "amd64/trixie", packages: archPackages},

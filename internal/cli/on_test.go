@@ -230,6 +230,7 @@ func waitGone(t *testing.T, pid int) {
 
 // TestOnEnds checks how sessions end with their client, with their node, and at a limit of their number.
 func TestOnEnds(t *testing.T) {
+	require.NoKernel(t)
 	require.Root(t)
 	d, node := startNode(t, "sessions: {at_once: 1}\n")
 	session := func() (*exec.Cmd, *bufio.Scanner, int) {
@@ -288,6 +289,7 @@ func TestOnEnds(t *testing.T) {
 }
 
 func TestOnRole(t *testing.T) {
+	require.NoKernel(t)
 	require.Root(t)
 	_, node := startNode(t, "roles: {unix: [metrics, read]}\n")
 	if got := run(t, bperf("stat", "--timeout", "100", "--on", node)); got.status != 1 || !strings.Contains(got.stderr, "need the role record") {

@@ -22,8 +22,8 @@ const (
 	maxFlameGraphs = 2
 )
 
-// profileTimeout is the time-out of a profile: the longest one, and the time to begin it and to find its symbols.
-const profileTimeout = profiles.DefaultMostSeconds*time.Second + time.Minute
+// profileTimeout is the time-out of the longest profile.
+const profileTimeout = profiles.DefaultMostSeconds*time.Second + profiles.Grace
 
 // routes returns what the daemon answers.
 func (d *Daemon) routes(sessions settings.Sessions) []web.Route {

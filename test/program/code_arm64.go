@@ -12,6 +12,7 @@ const (
 	sysRead      = 63
 	sysExit      = 93
 	sysNanosleep = 101
+	sysYield     = 124
 	sysGetSID    = 156
 	sysGetPPID   = 173
 	sysClone     = 220
@@ -75,6 +76,8 @@ func (p Program) body() []uint32 {
 		return systemCall(sysGetPPID)
 	case GetSID:
 		return systemCall(sysGetSID)
+	case Yield:
+		return systemCall(sysYield)
 	case Touch:
 		return []uint32{
 			0x39000293, // strb w19, [x20]

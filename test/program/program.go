@@ -29,6 +29,7 @@ const (
 	GetSID              // the system call getsid
 	Touch               // the first write to a page; at most MaxPages times
 	Sleep               // block for a millisecond
+	Yield               // let another task of the same priority run: the system call sched_yield
 )
 
 // MaxPages is the number of pages that Touch can touch. They are less than a huge page, so that each page causes a separate fault.

@@ -15,6 +15,7 @@ func TestPrograms(t *testing.T) {
 		"getsid":  {Body: GetSID, Times: 10, Exit: 7},
 		"touch":   {Body: Touch, Times: MaxPages, Exit: 2},
 		"sleep":   {Body: Sleep, Times: 5, Exit: 255},
+		"yield":   {Body: Yield, Times: 5, Exit: 6},
 
 		"wait":      {Body: Spin, Times: 1, Exit: 3, Wait: true},
 		"processes": {Body: GetPPID, Times: 1, Exit: 4, Tasks: 5},

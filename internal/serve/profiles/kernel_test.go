@@ -215,7 +215,11 @@ func TestRate(t *testing.T) {
 	if f := frequency(next(t, p, windows)); f != 1000 {
 		t.Errorf("%d Hz at the start", f)
 	}
-	for _, want := range []uint64{500, 250, 1000} {
+	changes := []uint64{500, 250, 1000}
+	if require.IsGuest() && !require.Long() { // where each takes several seconds
+		changes = changes[:1]
+	}
+	for _, want := range changes {
 		p.SetRate(Rate{true, want})
 		f := uint64(0)
 		for range cap(windows) { // those of the frequency before

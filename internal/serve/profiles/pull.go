@@ -43,8 +43,12 @@ const (
 // mostParameter is the maximum length of a parameter of a request, in bytes.
 const mostParameter = 256
 
-// grace is the time that a client may take to read its profile, and bperf to start a session and find symbols, beyond the time of sampling.
-const grace = time.Minute
+// Grace is the time that bperf may take for a profile beyond the time of sampling: to start a session, to find symbols and to send it. That is
+// seconds, but minutes on a slow machine whose CPUs are busy.
+const Grace = 5 * time.Minute
+
+// reading is the time that a client may take to read its profile.
+const reading = time.Minute
 
 // Pull answers requests for profiles, each with a session of its own. Handlers end their session when the context of the request is done,
 // so nothing is left of it when the server is closed and its handlers have returned.
@@ -137,7 +141,7 @@ func (p *Pull) serve(w http.ResponseWriter, r *http.Request, name string, parse 
 		return
 	}
 	// The time limits of the server are for short requests. The read deadline, too, would end the context of this one.
-	control, until := http.NewResponseController(w), time.Now().Add(asked.duration+grace)
+	control, until := http.NewResponseController(w), time.Now().Add(asked.duration+Grace)
 	err = errors.Join(control.SetReadDeadline(until), control.SetWriteDeadline(until))
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		fail(w, fmt.Errorf("extend the time limits of the connection: %w", err))
@@ -151,6 +155,9 @@ func (p *Pull) serve(w http.ResponseWriter, r *http.Request, name string, parse 
 		p.cfg.Log.Error("no profile for a client", "profile", name, "event", asked.event, "err", err)
 		fail(w, err)
 		return
+	}
+	if soon := time.Now().Add(reading); soon.Before(until) {
+		_ = control.SetWriteDeadline(soon) // not supported, or as before
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
