@@ -1,10 +1,12 @@
 package profiles
 
 import (
+	"bufio"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -66,11 +68,12 @@ func pods(t *testing.T, names ...string) (all []pod, find func(uint64) (containe
 
 // load is a process of a pod that uses CPU time.
 type load struct {
-	cmd   *exec.Cmd
-	start func()
+	t     *testing.T
+	stdin io.Writer
+	lines *bufio.Scanner
 }
 
-// newLoad returns a process in the pod. It uses this CPU time after start.
+// newLoad returns a process in the pod. It uses this CPU time after each start.
 func (p *pod) newLoad(t *testing.T, spend time.Duration) *load {
 	t.Helper()
 	self, err := os.Executable()
@@ -84,19 +87,29 @@ func (p *pod) newLoad(t *testing.T, spend time.Duration) *load {
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
 	stdin, err := cmd.StdinPipe()
 	check(t, err)
+	stdout, err := cmd.StdoutPipe()
+	check(t, err)
 	check(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	return &load{cmd, func() {
-		_, err := stdin.Write([]byte("x"))
-		check(t, err)
-	}}
+	return &load{t, stdin, bufio.NewScanner(stdout)}
 }
 
-// end waits for the end of a load and returns the CPU time that it has used.
-func (l *load) end(t *testing.T) time.Duration {
-	t.Helper()
-	check(t, l.cmd.Wait())
-	return l.cmd.ProcessState.UserTime() + l.cmd.ProcessState.SystemTime()
+func (l *load) start() {
+	l.t.Helper()
+	_, err := io.WriteString(l.stdin, "x")
+	check(l.t, err)
+}
+
+// turn lets the load use its CPU time once, and returns how much it has used so far, as far as timers see it.
+func (l *load) turn() time.Duration {
+	l.t.Helper()
+	l.start()
+	if !l.lines.Scan() {
+		l.t.Fatal("the load has ended: ", l.lines.Err())
+	}
+	used, err := time.ParseDuration(l.lines.Text())
+	check(l.t, err)
+	return used
 }
 
 // running makes a Profiler and runs it.
@@ -140,57 +153,72 @@ func next(t *testing.T, p *Profiler, windows <-chan *Window) *Window {
 	}
 }
 
-// near checks a share.
-func near(t *testing.T, what string, got, want float64) {
-	t.Helper()
-	if math.Abs(got-want) > 0.02 {
-		t.Errorf("%s: the share is %.2f %%, want %.2f %%", what, 100*got, 100*want)
-	}
-}
-
-// TestTruth profiles two pods in windows. They have the shares of the CPU time that the kernel says they have used. Both run on one CPU,
-// because the timers of virtual CPUs can be late, and samples are then missing of one CPU but not of another. The frequency is the highest that
-// the daemon's settings allow: with a higher one, a slow machine loses samples, and not the same part of both pods.
+// TestTruth profiles two pods in windows. They have the shares of the CPU time that they have used. Both run on one CPU, because the timers of
+// virtual CPUs can be late, and samples are then missing of one CPU but not of another. They take turns, so that time without samples is
+// missing of both in proportion. The frequency is the highest that the daemon's settings allow: with a higher one, a slow machine loses
+// samples, and not the same part of both pods.
 func TestTruth(t *testing.T) {
 	require.Root(t)
 	all, find := pods(t, "large", "small")
-	p, windows, stop := running(t, Config{Frequency: 999, Every: time.Second, Container: find})
+	loads := []*load{all[0].newLoad(t, 30*time.Millisecond), all[1].newLoad(t, 10*time.Millisecond)}
+	before := [2]time.Duration{loads[0].turn(), loads[1].turn()}
+	p, windows, stop := running(t, Config{Frequency: uint64(time.Second / truthPeriod), Every: time.Second, Container: find})
 	next(t, p, windows)
-	loads := []*load{all[0].newLoad(t, 3*time.Second), all[1].newLoad(t, time.Second)}
-	for _, l := range loads {
-		l.start()
-	}
-	var used [2]float64
-	for i, l := range loads {
-		used[i] = float64(l.end(t))
-	}
-	ended := time.Now()
-	var values [2]uint64
-	filtered, lost := uint64(0), uint64(0)
-	for end := (time.Time{}); end.Before(ended); {
-		w := next(t, p, windows)
-		end = w.End()
-		lost += w.Profile.Losses.Samples
-		samples := uint64(0)
-		for _, part := range w.Parts {
-			samples += part.Profile.Events[0].Samples
-			for i := range all {
-				if part.Name == all[i].Name {
-					values[i] += part.Profile.Events[0].Value
-				}
+	truth := truth{t: t, pods: all}
+	var used [2]time.Duration
+	var got, want float64
+	for range 10 { // what a busy machine does to samples by chance becomes small beside their number
+		for range 100 {
+			for i, l := range loads {
+				used[i] = l.turn() - before[i]
 			}
 		}
-		if whole := w.Profile.Events[0].Samples; samples != whole {
-			t.Errorf("the parts have %d samples, the window has %d", samples, whole)
+		for ended := time.Now(); truth.end.Before(ended); {
+			truth.add(next(t, p, windows))
 		}
-		filtered += w.Of(Filter{Pod: "small", Namespace: "tests"}).Events[0].Value
+		got = float64(truth.values[1]) / float64(truth.values[0]+truth.values[1])
+		want = used[1].Seconds() / (used[0] + used[1]).Seconds()
+		t.Logf("%v used, %d ns sampled, %d samples of the machine lost", used, truth.values, truth.lost)
+		if math.Abs(got-want) <= 0.02 {
+			break
+		}
 	}
 	stop()
-	t.Logf("%v used, %v sampled, %d samples of the machine lost", used, values, lost)
-	if filtered != values[1] {
-		t.Errorf("the filter selects %d of %d", filtered, values[1])
+	if truth.filtered != truth.values[1] {
+		t.Errorf("the filter selects %d of %d", truth.filtered, truth.values[1])
 	}
-	near(t, "the small pod", float64(values[1])/float64(values[0]+values[1]), used[1]/(used[0]+used[1]))
+	if math.Abs(got-want) > 0.02 {
+		t.Errorf("the share of the small pod is %.2f %%, want %.2f %%", 100*got, 100*want)
+	}
+}
+
+// truth adds up windows.
+type truth struct {
+	t        *testing.T
+	pods     []pod
+	end      time.Time // of the last window
+	values   [2]uint64 // of the pods, in nanoseconds
+	filtered uint64    // of the small pod, by a filter
+	lost     uint64    // samples
+}
+
+func (s *truth) add(w *Window) {
+	s.t.Helper()
+	s.end = w.End()
+	s.lost += w.Profile.Losses.Samples
+	samples := uint64(0)
+	for _, part := range w.Parts {
+		samples += part.Profile.Events[0].Samples
+		for i := range s.pods {
+			if part.Name == s.pods[i].Name {
+				s.values[i] += part.Profile.Events[0].Value
+			}
+		}
+	}
+	if whole := w.Profile.Events[0].Samples; samples != whole {
+		s.t.Errorf("the parts have %d samples, the window has %d", samples, whole)
+	}
+	s.filtered += w.Of(Filter{Pod: "small", Namespace: "tests"}).Events[0].Value
 }
 
 // TestRate changes the frequency while a process runs, switches the profile off, and on again. Each window has samples of one frequency
