@@ -202,21 +202,19 @@ func programsOf(t *testing.T, pid int) []ebpf.ProgramID {
 	return ids
 }
 
-// TestServeProfiles pulls a profile, and has the daemon push profiles.
+// TestServeProfiles pulls a profile, and has the daemon push profiles and metrics.
 func TestServeProfiles(t *testing.T) {
 	require.NoKernel(t)
 	require.Root(t)
-	pushed := make(chan *http.Request, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/x-protobuf")
-		select {
-		case pushed <- r:
-		default:
+		if r.Method != http.MethodPost || r.URL.Path != "/v1development/profiles" && r.URL.Path != "/v1/metrics" {
+			w.WriteHeader(http.StatusNotFound)
 		}
+		w.Header().Set("Content-Type", "application/x-protobuf")
 	}))
 	defer server.Close()
 	path := filepath.Join(t.TempDir(), "bperf.yml")
-	if err := os.WriteFile(path, []byte("profile: {every: 1s}\npush: [{kind: otlp, url: '"+server.URL+"'}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("profile: {every: 1s}\nmetrics_every: 1s\npush: [{kind: otlp, url: '"+server.URL+"'}, {kind: otlp-metrics, url: '"+server.URL+"'}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d := startServe(t, "--config", path)
@@ -229,9 +227,8 @@ func TestServeProfiles(t *testing.T) {
 	if err != nil || got.StatusCode != http.StatusOK || len(p.SampleType) != 2 || p.SampleType[1].Type != "cpu" {
 		t.Errorf("%s, %v: %v", got.Status, err, p)
 	}
-	d.await("/metrics", `bperf_push_items_total\{kind="otlp",url="`+server.URL+`[^"]*"\} [1-9]`)
-	if r := <-pushed; r.Method != http.MethodPost || r.URL.Path != "/v1development/profiles" {
-		t.Errorf("pushed: %s %s", r.Method, r.URL)
+	for _, kind := range []string{"otlp", "otlp-metrics"} {
+		d.await("/metrics", `bperf_push_items_total\{kind="`+kind+`",url="`+server.URL+`[^"]*"\} [1-9]`)
 	}
 	d.await("/metrics", "bperf_profiling 1")
 	d.await("/flamegraph", `(?s)cpu-clock: \d+ samples.*<svg class="flame"`)

@@ -160,7 +160,7 @@ func shares(s *budget.Status, before, now *cost, perSwitch float64) {
 
 // wanted returns the plan of what the settings ask for.
 func (d *Daemon) wanted(s *settings.Settings, collector *node.Collector) budget.Plan {
-	p := budget.Plan{Events: collector.Counted(), Profile: d.pushing != nil}
+	p := budget.Plan{Events: collector.Counted(), Profile: d.profile != nil}
 	if s.Profile.Event != "" {
 		p.Frequency = s.Profile.Frequency
 	}
@@ -176,31 +176,32 @@ func (d *Daemon) beginBudget(s *settings.Settings, collector *node.Collector) {
 
 // setRate makes the profiler follow a plan.
 func (d *Daemon) setRate(s *settings.Settings, plan budget.Plan) {
-	if d.pushing == nil {
+	if d.profile == nil {
 		return
 	}
 	rate := profiles.Rate{On: plan.Profile, Frequency: plan.Frequency}
 	if plan.Frequency == 0 { // nothing is sampled, but a session has a frequency
 		rate.Frequency = s.Profile.Frequency
 	}
-	d.pushing.profiler.SetRate(rate)
+	d.profile.SetRate(rate)
 }
 
 // keepBudget ends a period: it measures, and gives up or takes up something.
 func (d *Daemon) keepBudget() {
 	g := d.current.Load()
-	plan := d.budget.next(d.pushing == nil || d.pushing.profiler.Settled())
+	plan := d.budget.next(d.profile == nil || d.profile.Settled())
 	d.setRate(g.settings, plan)
 	if plan.Events == g.collector.Counted() {
 		return
 	}
+	began := time.Now()
 	collector, err := open(g.settings, plan.Events)
 	if err != nil {
 		d.budget.changing = true
 		d.log.Warn("the number of events stays: the counters of another number cannot be opened", "error", err)
 		return
 	}
-	d.use(g.settings, collector)
+	d.use(g.settings, collector, began)
 	if err := g.collector.Close(); err != nil {
 		d.log.Warn("close the counters of another number of events", "error", err)
 	}

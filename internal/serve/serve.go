@@ -53,25 +53,28 @@ func (c *Config) load() (*settings.Settings, error) {
 
 // Daemon counts and answers until it is stopped.
 type Daemon struct {
-	config  Config
-	level   *slog.LevelVar
-	log     *slog.Logger
-	server  *web.Server
-	pull    *profiles.Pull
-	remote  *remote.Server
-	pushing *pushing   // nil if no profile is taken
-	budget  *budgeting // what the daemon takes, and may take
-	page    *page.Page
-	own     *prometheus.Registry // metrics of the daemon itself
-	reloads *reloads
-	doctor  atomic.Pointer[kernel.Report] // what works on this machine; nil while that is not known
-	current atomic.Pointer[generation]    // nil while the daemon starts
+	config   Config
+	settings *settings.Settings // of the start
+	level    *slog.LevelVar
+	log      *slog.Logger
+	server   *web.Server
+	pull     *profiles.Pull
+	remote   *remote.Server
+	servers  *servers   // to push to
+	profile  *profiling // nil if no profile is taken
+	budget   *budgeting // what the daemon takes, and may take
+	page     *page.Page
+	own      *prometheus.Registry // metrics of the daemon itself
+	reloads  *reloads
+	doctor   atomic.Pointer[kernel.Report] // what works on this machine; nil while that is not known
+	current  atomic.Pointer[generation]    // nil while the daemon starts
 }
 
 // generation is what changes when the configuration is reloaded.
 type generation struct {
 	settings  *settings.Settings
 	collector *node.Collector
+	began     time.Time // of collector
 	metrics   prometheus.Gatherer
 }
 
@@ -81,30 +84,30 @@ func New(config Config) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{config: config, level: new(slog.LevelVar), own: prometheus.NewRegistry(), reloads: newReloads()}
+	d := &Daemon{config: config, settings: s, level: new(slog.LevelVar), own: prometheus.NewRegistry(), reloads: newReloads()}
 	d.level.Set(s.Log.Level)
 	d.log = newLog(config.Log, s.Log.Format, d.level)
 	d.pull = profiles.NewPull(profiles.PullConfig{Container: d.Container, Log: d.log})
 	d.remote = remote.NewServer(remote.Config{Program: ownProgram, Longest: s.Sessions.Longest, Bytes: s.Sessions.Bytes, Log: d.log})
-	if d.pushing, err = openPushing(s, d.log, d.Container); err != nil {
+	if d.servers, err = openServers(s, d.log); err != nil {
 		return nil, err
+	}
+	if d.profile, err = newProfiling(s, d.log, d.Container, d.servers); err != nil {
+		return nil, errors.Join(err, d.servers.close())
 	}
 	d.budget = newBudgeting(d.log, d.cost)
 	d.page = d.newPage()
 	if d.server, err = web.Listen(s, d.log, d.routes(s.Sessions)); err != nil {
-		if d.pushing != nil {
-			err = errors.Join(err, d.pushing.close())
-		}
-		return nil, err
+		return nil, errors.Join(err, d.servers.close())
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "bperf_build_info", Help: "The version of bperf.",
 		ConstLabels: prometheus.Labels{"version": config.Version, "goversion": runtime.Version(), "goarch": runtime.GOARCH},
 	})
 	build.Set(1)
-	d.own.MustRegister(build, d.server.Metrics(), d.reloads.successful, d.reloads.time, d.budget, sessions{d.remote.Stats})
-	if d.pushing != nil {
-		d.own.MustRegister(d.pushing)
+	d.own.MustRegister(build, d.server.Metrics(), d.reloads.successful, d.reloads.time, d.budget, sessions{d.remote.Stats}, d.servers)
+	if d.profile != nil {
+		d.own.MustRegister(d.profile)
 	}
 	return d, nil
 }
@@ -133,11 +136,11 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	go func() { served <- d.server.Serve(serving) }()
 	d.examine() // before counting: it opens a counter for a moment
 	err := d.start()
-	var drawn, pushed sync.WaitGroup
-	drawn.Go(func() { d.page.Run(serving) })
-	var pushErr error
-	if d.pushing != nil {
-		pushed.Go(func() { pushErr = d.pushing.run(serving) })
+	var working sync.WaitGroup
+	working.Go(func() { d.page.Run(serving) })
+	working.Go(func() { d.pushMetrics(serving, d.settings.MetricsEvery) })
+	if d.profile != nil {
+		working.Go(func() { d.profile.Run(serving) })
 	}
 	if err == nil {
 		err = d.wait(ctx, reload, served, stop)
@@ -148,10 +151,9 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	stop()
 	d.remote.Close()
 	d.budget.end()
-	drawn.Wait()
-	pushed.Wait()
-	if pushErr != nil { // the servers' fault, and counted
-		d.log.Warn("profiles were not pushed", "error", pushErr)
+	working.Wait()
+	if lost := d.servers.close(); lost != nil {
+		d.log.Warn("not everything was pushed", "error", lost)
 	}
 	if g := d.current.Load(); g != nil {
 		err = errors.Join(err, g.collector.Close())
@@ -166,8 +168,9 @@ func (d *Daemon) newPage() *page.Page {
 	if host, err := os.Hostname(); err == nil { // the page does without
 		config.Host = host
 	}
-	if d.pushing != nil {
-		config.Pushes, config.Windows = d.pushing.stats, d.pushing.windows
+	config.Pushes = d.servers.stats
+	if d.profile != nil {
+		config.Windows = d.profile.windows
 	}
 	return page.New(config)
 }
@@ -184,11 +187,8 @@ func (d *Daemon) examine() {
 
 // start begins to count.
 func (d *Daemon) start() error {
-	s, err := d.config.load()
-	if err != nil {
-		return err
-	}
-	collector, err := open(s, 0)
+	began := time.Now()
+	collector, err := open(d.settings, 0)
 	if err != nil {
 		return fmt.Errorf("count on this node: %w", err)
 	}
@@ -197,10 +197,10 @@ func (d *Daemon) start() error {
 			d.log.Warn("the capabilities that bperf does not need were not dropped", "error", err)
 		}
 	}
-	d.use(s, collector)
-	d.beginBudget(s, collector)
+	d.use(d.settings, collector, began)
+	d.beginBudget(d.settings, collector)
 	d.reloads.succeeded()
-	d.log.Info("counting", "version", d.config.Version, "events", s.Events)
+	d.log.Info("counting", "version", d.config.Version, "events", d.settings.Events)
 	return nil
 }
 
@@ -240,11 +240,11 @@ func open(s *settings.Settings, most int) (*node.Collector, error) {
 		Duty: node.Duty{For: s.Statistics.On, Every: s.Statistics.Every}})
 }
 
-// use makes the daemon use these settings and this collector.
-func (d *Daemon) use(s *settings.Settings, collector *node.Collector) {
+// use makes the daemon use these settings and this collector, which began to count then.
+func (d *Daemon) use(s *settings.Settings, collector *node.Collector, began time.Time) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics.New(d.Snapshot, s.SeriesLimit))
-	d.current.Store(&generation{s, collector, prometheus.Gatherers{d.own, registry}})
+	d.current.Store(&generation{s, collector, began, prometheus.Gatherers{d.own, registry}})
 }
 
 // errStarting is the error of Snapshot until counting has begun.
@@ -294,10 +294,11 @@ func (d *Daemon) Reload() error {
 	if err != nil {
 		return err
 	}
-	collector := g.collector
+	collector, began := g.collector, g.began
 	recount := !slices.Equal(s.Events, g.settings.Events) || s.Statistics != g.settings.Statistics ||
 		s.Budget.Limits != g.settings.Budget.Limits
 	if recount {
+		began = time.Now()
 		if collector, err = open(s, 0); err != nil {
 			return fmt.Errorf("count on this node: %w", err)
 		}
@@ -305,9 +306,9 @@ func (d *Daemon) Reload() error {
 	useRoles()
 	d.level.Set(s.Log.Level)
 	if recount || s.SeriesLimit != g.settings.SeriesLimit {
-		d.use(s, collector)
+		d.use(s, collector, began)
 	} else {
-		d.current.Store(&generation{s, collector, g.metrics})
+		d.current.Store(&generation{s, collector, g.began, g.metrics})
 	}
 	if recount {
 		d.beginBudget(s, collector)
@@ -329,6 +330,7 @@ func unchangeable(before, after *settings.Settings) error {
 		{"web_config", before.WebConfig, after.WebConfig},
 		{"profile", before.Profile, after.Profile},
 		{"push", before.Push, after.Push},
+		{"metrics_every", before.MetricsEvery, after.MetricsEvery},
 		{"sessions", before.Sessions, after.Sessions},
 		{"log.format", before.Log.Format, after.Log.Format},
 	} {

@@ -19,10 +19,12 @@ type Node struct {
 
 // Batch has the profiles of one window of time, or metrics at its end.
 type Batch struct {
-	Start    time.Time // of the window; the counters of metrics began at 0 then
+	Start    time.Time
 	Length   time.Duration
 	Profiles []Profile
-	Metrics  []*dto.MetricFamily
+
+	Metrics []*dto.MetricFamily
+	Began   time.Time // the counters of Metrics were 0 then
 }
 
 // items returns the number of profiles, and of values of metrics.

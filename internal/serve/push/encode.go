@@ -49,7 +49,7 @@ const metricsPart = 1000
 
 // encodeMetrics returns requests with metrics.
 func encodeMetrics(n *Node, b *Batch) (all []request, err error) {
-	begin := func() *otlp.Metrics { return otlp.NewMetrics(n.daemon(), b.Start, b.Start.Add(b.Length)) }
+	begin := func() *otlp.Metrics { return otlp.NewMetrics(n.daemon(), b.Began, b.Start.Add(b.Length)) }
 	out := begin()
 	flush := func() {
 		if out.Points() > 0 {

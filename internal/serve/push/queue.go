@@ -291,6 +291,9 @@ func (q *Queue) Close(ctx context.Context) error {
 	return nil
 }
 
+// Metrics reports whether the server gets metrics and no profiles.
+func (q *Queue) Metrics() bool { return q.protocol.kind == MetricsKind }
+
 // Stats returns what the queue has done so far.
 func (q *Queue) Stats() Stats {
 	q.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"net"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,8 @@ type Settings struct {
 
 	Profile Profile       `yaml:"profile"`
 	Push    []push.Config `yaml:"push"`
+
+	MetricsEvery time.Duration `yaml:"metrics_every"`
 
 	Budget Budget `yaml:"budget"`
 
@@ -258,8 +261,11 @@ func (s *Settings) Check() error {
 	if n := len(s.Push); n > maxPushes {
 		return fmt.Errorf("push: there are %d servers: at most %d are possible", n, maxPushes)
 	}
-	if len(s.Push) > 0 && !s.Profile.On() {
+	if !s.Profile.On() && slices.ContainsFunc(s.Push, func(c push.Config) bool { return c.Kind != push.MetricsKind }) {
 		return errors.New("push: there is no profile to push: set profile.event or profile.offcpu")
+	}
+	if s.MetricsEvery < time.Second || s.MetricsEvery > time.Hour {
+		return fmt.Errorf("metrics_every: %v is not from 1s to 1h", s.MetricsEvery)
 	}
 	if err := s.Budget.parse(); err != nil {
 		return fmt.Errorf("budget: %w", err)

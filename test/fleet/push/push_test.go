@@ -83,7 +83,7 @@ func TestOTLP(t *testing.T) {
 	defer server.Close()
 	p, blocked := pushtest.Profile(), pushtest.Blocked()
 	s := pushTo(t, push.Config{Kind: "otlp", URL: server.URL}, push.Profile{Container: web, Profile: p}, push.Profile{Profile: blocked})
-	if s.Profiles != 1 || s.Dropped[push.Rejected].Profiles != 1 || !strings.HasSuffix(s.LastError, "why") {
+	if s.Accepted != 1 || s.Dropped[push.Rejected].Items != 1 || !strings.HasSuffix(s.LastError, "why") {
 		t.Errorf("stats: %+v", s)
 	}
 	if len(got.ProtoReflect().GetUnknown()) > 0 {
@@ -232,7 +232,7 @@ func TestPyroscope(t *testing.T) {
 	defer server.Close()
 	cfg := push.Config{Kind: "pyroscope", URL: server.URL, Tenant: "team"}
 	s := pushTo(t, cfg, push.Profile{Container: web, Profile: pushtest.Profile()}, push.Profile{Profile: pushtest.Blocked()})
-	if s.Profiles != 2 || s.LastError != "" || service.tenant != "team" {
+	if s.Accepted != 2 || s.LastError != "" || service.tenant != "team" {
 		t.Errorf("tenant %q, stats: %+v", service.tenant, s)
 	}
 	names := "container=web container_id=4f2a4f2a4f2a4f2a namespace=shop node=node1 pod=web-0 pod_uid=1-2-3 service_name=web "
@@ -242,7 +242,7 @@ func TestPyroscope(t *testing.T) {
 	}
 
 	service.err = connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("too old"))
-	if s := pushTo(t, cfg, push.Profile{Container: web, Profile: pushtest.Profile()}); s.Dropped[push.Refused].Profiles != 1 || !strings.Contains(s.LastError, "too old") {
+	if s := pushTo(t, cfg, push.Profile{Container: web, Profile: pushtest.Profile()}); s.Dropped[push.Refused].Items != 1 || !strings.Contains(s.LastError, "too old") {
 		t.Errorf("refused: %+v", s)
 	}
 }
@@ -259,7 +259,7 @@ func TestCollector(t *testing.T) {
 	if recording := os.Getenv("BPERF_RECORDING"); recording != "" {
 		profiles = append(profiles, push.Profile{Container: container.Name{Path: "/system.slice/real.service"}, Profile: read(t, recording)})
 	}
-	if s := pushTo(t, push.Config{Kind: "otlp", URL: url}, profiles...); s.Profiles != uint64(len(profiles)) || s.LastError != "" {
+	if s := pushTo(t, push.Config{Kind: "otlp", URL: url}, profiles...); s.Accepted != uint64(len(profiles)) || s.LastError != "" {
 		t.Errorf("stats: %+v", s)
 	}
 	var got collector.ExportProfilesServiceRequest

@@ -1,0 +1,68 @@
+package serve
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bperf/bperf/internal/serve/container"
+	"github.com/bperf/bperf/internal/serve/profiles"
+	"github.com/bperf/bperf/internal/serve/push"
+	"github.com/bperf/bperf/internal/serve/settings"
+)
+
+// profiling takes the profile of the machine and sends it to servers, if there are any.
+type profiling struct {
+	*profiles.Profiler
+	servers *servers
+}
+
+// newProfiling returns the profile of the settings. It is nil if they ask for none.
+func newProfiling(s *settings.Settings, log *slog.Logger, find func(uint64) (container.Name, bool), to *servers) (*profiling, error) {
+	if !s.Profile.On() {
+		return nil, nil
+	}
+	p := &profiling{servers: to}
+	var err error
+	p.Profiler, err = profiles.New(profiles.Config{Events: s.Profile.Event, Frequency: s.Profile.Frequency, OffCPU: s.Profile.OffCPU,
+		Every: s.Profile.Every, Container: find, Each: p.push, Log: log, Keep: keep(s.Budget.Limits.Memory)})
+	if err != nil {
+		return nil, fmt.Errorf("profile: %w", err)
+	}
+	return p, nil
+}
+
+// keep returns the bytes of windows that are kept: an eighth of the memory budget, at most the default.
+func keep(memory uint64) uint64 {
+	if memory == 0 {
+		return profiles.DefaultKeep
+	}
+	return min(memory/8, profiles.DefaultKeep)
+}
+
+// push queues the profiles of a window.
+func (p *profiling) push(w *profiles.Window) {
+	b := push.Batch{Start: w.Start, Length: w.Duration}
+	for _, part := range w.Parts {
+		b.Profiles = append(b.Profiles, push.Profile{Container: part.Name, Profile: part.Profile})
+	}
+	p.servers.push(b, false)
+}
+
+// windows returns the last profiles, and why there is none at the moment.
+func (p *profiling) windows() ([]*profiles.Window, error) { return p.Windows(), p.Err() }
+
+var profilingDesc = prometheus.NewDesc("bperf_profiling", "Whether the profile of the machine is being taken.", nil, nil)
+
+// Describe sends the description of the metric.
+func (p *profiling) Describe(out chan<- *prometheus.Desc) { out <- profilingDesc }
+
+// Collect sends the metric.
+func (p *profiling) Collect(out chan<- prometheus.Metric) {
+	running := 1.0
+	if p.Err() != nil {
+		running = 0
+	}
+	out <- prometheus.MustNewConstMetric(profilingDesc, prometheus.GaugeValue, running)
+}
