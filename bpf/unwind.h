@@ -77,6 +77,9 @@ struct {
 	__type(value, __u8);
 } unwind_wanted SEC(".maps");
 
+/* How often a process was added to unwind_wanted. While it stays the same, there is nothing new in the map. */
+__u64 unwind_wants = 0;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -385,8 +388,10 @@ static __always_inline __u32 unwind_user(void *ctx, __u32 pid, __u64 *addresses,
 	process = bpf_map_lookup_elem(&unwind_processes, &pid);
 	if (process)
 		u->process = *process;
-	else if (!bpf_map_lookup_elem(&unwind_wanted, &pid))
+	else if (!bpf_map_lookup_elem(&unwind_wanted, &pid)) {
 		bpf_map_update_elem(&unwind_wanted, &pid, &yes, BPF_ANY); /* if there is no room, it is added the next time */
+		__sync_fetch_and_add(&unwind_wants, 1);
+	}
 	bpf_loop(UNWIND_FRAMES + 1, unwind_frame, &w, 0);
 	/* Whether its files need tables is not known: a walk by frame pointers alone may have skipped callers. */
 	*end = !process && u->end == UNWIND_OUTERMOST ? UNWIND_NO_TABLE : u->end;

@@ -133,9 +133,16 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestWaiter checks that Wait returns when a ring reaches its wakeup mark and not before, after Wake, and once for a thread that has ended.
+// TestWaiter checks that Wait and Park return when a ring reaches its wakeup mark and not before, after Wake, and once for a thread that
+// has ended.
 func TestWaiter(t *testing.T) {
 	require.Root(t)
+	for name, of := range map[string]func(*Waiter, time.Duration) (bool, error){"Wait": (*Waiter).Wait, "Park": (*Waiter).Park} {
+		t.Run(name, func(t *testing.T) { testWaiter(t, of) })
+	}
+}
+
+func testWaiter(t *testing.T, of func(*Waiter, time.Duration) (bool, error)) {
 	attr := getppid(t)
 	attr.SamplePeriod, attr.SampleType, attr.Flags, attr.WakeupEvents = 1, perfdata.SampleTime, perfdata.AttrWatermark, 16*10
 	e := openSelf(t, attr, nil)
@@ -148,7 +155,7 @@ func TestWaiter(t *testing.T) {
 	check(t, w.Add(e))
 	wait := func(timeout time.Duration, want bool) {
 		t.Helper()
-		if ready, err := w.Wait(timeout); ready != want || err != nil {
+		if ready, err := of(w, timeout); ready != want || err != nil {
 			t.Fatalf("ready: %v (%v), want %v", ready, err, want)
 		}
 	}
@@ -160,4 +167,8 @@ func TestWaiter(t *testing.T) {
 	w.Wake()
 	wait(-1, true)
 	wait(0, false)
+	wait(time.Millisecond, false)
+	go w.Wake()
+	wait(-1, true)
+	wait(time.Millisecond, false)
 }

@@ -113,7 +113,11 @@ const idle = time.Second
 
 func (c *collector) run() error {
 	for {
-		ready, err := c.waiter.Wait(c.patience())
+		wait := c.waiter.Wait
+		if c.patient() {
+			wait = c.waiter.Park
+		}
+		ready, err := wait(c.patience())
 		if err != nil {
 			return err
 		}
@@ -159,13 +163,16 @@ func (c *collector) step() (over bool, err error) {
 // patience returns the timeout of the wait for records.
 func (c *collector) patience() time.Duration {
 	if c.cfg.Sums != nil && time.Now().Before(c.sums.pollUntil) {
-		return tasksPoll
+		return max(c.cfg.Sums.Patience, tasksPoll)
 	}
 	if c.cfg.Sums != nil {
 		return c.cfg.Sums.Poll
 	}
 	return idle
 }
+
+// patient reports whether little CPU time matters more than prompt reading.
+func (c *collector) patient() bool { return c.cfg.Sums != nil && c.cfg.Sums.Patience > 0 }
 
 // next continues in a new file.
 func (c *collector) next() error {

@@ -14,16 +14,21 @@ import (
 // Sums replaces samples by sums in the kernel: BPF programs run on the overflow of an event, and nothing is written to its ring. The recording is
 // a stream of the other records.
 type Sums struct {
-	Stack   bool                                       // sums have stacks
-	Kernel  bool                                       // sums may be of kernel code even if no event is
-	Attach  func(event int, fd *perfevent.Event) error // attaches a program to an event, given by its index among Config.Events
-	Poll    time.Duration                              // how often Due is called
-	Due     func() bool                                // reports whether sums are to be read now
-	Read    func(end bool) error                       // reads the sums since the last call
-	Counted func(event int, own OwnCount)              // gets an event's own count, at the end
-	Task    func(perfdata.Value)                       // gets MMAP2, FORK, EXIT and COMM records immediately; or nil
-	Settled func() error                               // is called when Task has got all records so far; or nil
-	Follow  func(pids []int) error                     // keeps only samples of these processes and what they start, with Config.SamplesCPUs
+	Stack  bool                                       // sums have stacks
+	Kernel bool                                       // sums may be of kernel code even if no event is
+	Attach func(event int, fd *perfevent.Event) error // attaches a program to an event, given by its index among Config.Events
+	Poll   time.Duration                              // how often Due is called
+
+	// Patience is how often Due and Settled are called for a while after tasks have mapped something, and makes waiting take less CPU time.
+	// 0 for a short time.
+	Patience time.Duration
+
+	Due     func() bool                   // reports whether sums are to be read now
+	Read    func(end bool) error          // reads the sums since the last call
+	Counted func(event int, own OwnCount) // gets an event's own count, at the end
+	Task    func(perfdata.Value)          // gets MMAP2, FORK, EXIT and COMM records immediately; or nil
+	Settled func() error                  // is called when Task has got all records so far; or nil
+	Follow  func(pids []int) error        // keeps only samples of these processes and what they start, with Config.SamplesCPUs
 
 	// OffCPU attaches programs that add up how long threads are blocked; nil for none.
 	OffCPU func(*offcpu.Selection) (*offcpu.Switches, error)
@@ -95,7 +100,7 @@ func (c *collector) introducePrograms() error {
 type sumState struct {
 	writtenAt int64     // bytes of the output when sums were last read
 	tasks     uint64    // tally.tasks when Sums.Settled was last called
-	pollUntil time.Time // until then, poll at tasksPoll
+	pollUntil time.Time // until then, poll at tasksPoll, or with Sums.Patience
 }
 
 // sumsDue reports whether sums are to be read.

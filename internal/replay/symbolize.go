@@ -229,6 +229,9 @@ func (u *userFile) load() (*object.File, error) {
 			file.KeepMangled()
 		}
 		file.Load(!u.replay.options.NoInline || u.replay.options.Lines)
+		if u.replay.options.NoInline && !u.replay.options.Lines { // nothing else of it is needed
+			file.Forget()
+		}
 	}
 	return file, err
 }

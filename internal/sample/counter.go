@@ -143,7 +143,7 @@ func (c *counter) load(o settings) (err error) {
 		return err
 	}
 	if unwinds {
-		c.tables, err = userstack.New(c.first.Maps, userstack.DefaultLimits, o.eager, o.allowance)
+		c.tables, err = userstack.New(c.first.Maps, c.first.Variables[userstack.Wants], userstack.DefaultLimits, o.eager, o.allowance)
 	}
 	return err
 }

@@ -45,6 +45,10 @@ type Config struct {
 	Functions []string       // only samples in one of these, in addition to Ranges; nil for all
 	Entries   uint32         // initial size of the maps; 0 for the default
 
+	// Patience is the time until bperf learns of processes that have just begun and were sampled. Before, their user stacks may be cut. Each
+	// look takes CPU time. 0 for a short time.
+	Patience time.Duration
+
 	Every time.Duration                // take a profile for each interval of this length; 0 for a single profile
 	Each  func(*profile.Profile) error // gets each of these profiles when it is complete
 
@@ -263,7 +267,7 @@ func (s *sampler) recording(q *queue) record.Config {
 			e.Attr.SampleType |= bits
 		}
 	}
-	cfg.Sums = &record.Sums{Stack: s.sums.Stacks, Kernel: s.cfg.measuresWaits() && s.settings.kernel || len(s.maps.all) > 0, Poll: s.poll(),
+	cfg.Sums = &record.Sums{Stack: s.sums.Stacks, Kernel: s.cfg.measuresWaits() && s.settings.kernel || len(s.maps.all) > 0, Poll: s.poll(), Patience: s.cfg.Patience,
 		Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count, Follow: s.counter.follow}
 	if s.cfg.measuresWaits() {
 		cfg.Sums.OffCPU = s.attachWaits

@@ -181,6 +181,7 @@ const (
 	sampleVarPrograms        = "programs"
 	sampleVarReader          = "reader"
 	sampleVarSymbol          = "symbol"
+	sampleVarUnwindWants     = "unwind_wants"
 	sampleVarUnwinds         = "unwinds"
 	sampleVarUserStacks      = "user_stacks"
 )
@@ -312,6 +313,7 @@ type sampleVariableSpecs struct {
 	Programs        *ebpf.VariableSpec `ebpf:"programs"`
 	Reader          *ebpf.VariableSpec `ebpf:"reader"`
 	Symbol          *ebpf.VariableSpec `ebpf:"symbol"`
+	UnwindWants     *ebpf.VariableSpec `ebpf:"unwind_wants"`
 	Unwinds         *ebpf.VariableSpec `ebpf:"unwinds"`
 	UserStacks      *ebpf.VariableSpec `ebpf:"user_stacks"`
 }
@@ -425,6 +427,7 @@ type sampleVariables struct {
 	Programs        *ebpf.Variable `ebpf:"programs"`
 	Reader          *ebpf.Variable `ebpf:"reader"`
 	Symbol          *ebpf.Variable `ebpf:"symbol"`
+	UnwindWants     *ebpf.Variable `ebpf:"unwind_wants"`
 	Unwinds         *ebpf.Variable `ebpf:"unwinds"`
 	UserStacks      *ebpf.Variable `ebpf:"user_stacks"`
 }

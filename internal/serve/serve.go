@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/bperf/bperf/internal/count/shared"
@@ -105,7 +106,7 @@ func New(config Config) (*Daemon, error) {
 		ConstLabels: prometheus.Labels{"version": config.Version, "goversion": runtime.Version(), "goarch": runtime.GOARCH},
 	})
 	build.Set(1)
-	d.own.MustRegister(build, d.server.Metrics(), d.reloads.successful, d.reloads.time, d.budget, sessions{d.remote.Stats}, d.servers)
+	d.own.MustRegister(build, collectors.NewGoCollector(), d.server.Metrics(), d.reloads.successful, d.reloads.time, d.budget, sessions{d.remote.Stats}, d.servers)
 	if d.profile != nil {
 		d.own.MustRegister(d.profile)
 	}

@@ -174,7 +174,7 @@ func TestDeep(t *testing.T) {
 	limits := Limits{Processes: 4, Mappings: 16, Tables: 8, Rules: 256, Rows: 1 << 16, Files: 1 << 20}
 	c := load(t, pid, limits)
 	const samples = 200
-	tables, err := New(c.Maps, limits, false, nil)
+	tables, err := New(c.Maps, c.Variables[Wants], limits, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

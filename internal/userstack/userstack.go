@@ -54,6 +54,9 @@ const (
 	mapRules     = "unwind_rules"
 )
 
+// Wants is the name of the variable of bpf/unwind.h that counts the processes whose stacks programs have walked without tables.
+const Wants = "unwind_wants"
+
 // Limits are the sizes of the maps. All but the rows take memory from the start: 2.8 MB with DefaultLimits.
 type Limits struct {
 	Processes uint32
@@ -97,7 +100,9 @@ func (s Stats) String() string {
 
 // Tables manages the maps of a BPF program that includes bpf/unwind.h. It is not safe for concurrent use.
 type Tables struct {
-	maps kernelMaps
+	maps  kernelMaps
+	wants *ebpf.Variable // nil if eager
+	read  uint64         // its value when the map of wanted processes was last read
 
 	arch      unwind.Arch
 	search    object.Search
@@ -144,9 +149,11 @@ func (l Limits) Resize(spec *ebpf.CollectionSpec) {
 }
 
 // New returns Tables for the maps of a loaded collection, which the caller still owns. With eager, all processes in records get tables;
-// otherwise processes get them whose stacks a program has walked, from the next Update on. The allowance limits the time to read files.
-func New(maps map[string]*ebpf.Map, limits Limits, eager bool, a *allowance.Allowance) (*Tables, error) {
+// otherwise processes get them whose stacks a program has walked, from the next Update on. wants is the collection's variable named Wants,
+// which is not needed with eager. The allowance limits the time to read files.
+func New(maps map[string]*ebpf.Map, wants *ebpf.Variable, limits Limits, eager bool, a *allowance.Allowance) (*Tables, error) {
 	t := &Tables{
+		wants: wants,
 		maps: kernelMaps{
 			processes: maps[mapProcesses], wanted: maps[mapWanted], mappings: maps[mapMappings], tables: maps[mapTables], rules: maps[mapRules],
 		},
@@ -293,6 +300,14 @@ var errLate = errors.New("there is no time for more unwind tables")
 
 // want marks the processes whose stacks programs have walked without tables.
 func (t *Tables) want() error {
+	var wants uint64
+	if err := t.wants.Get(&wants); err != nil {
+		return fmt.Errorf("read how many processes there are whose stacks are walked: %w", err)
+	}
+	if wants == t.read { // reading the map takes longer: the kernel walks all buckets
+		return nil
+	}
+	t.read = wants
 	const batch = 256
 	var cursor ebpf.MapBatchCursor
 	pids, values := make([]uint32, batch), make([]uint8, batch)

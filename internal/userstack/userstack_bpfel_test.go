@@ -36,6 +36,7 @@ const (
 	userstackVarPid             = "pid"
 	userstackVarReader          = "reader"
 	userstackVarTaken           = "taken"
+	userstackVarUnwindWants     = "unwind_wants"
 )
 
 // loadUserstack returns the embedded CollectionSpec for userstack.
@@ -100,10 +101,11 @@ type userstackMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type userstackVariableSpecs struct {
-	IsArm64 *ebpf.VariableSpec `ebpf:"is_arm64"`
-	Pid     *ebpf.VariableSpec `ebpf:"pid"`
-	Reader  *ebpf.VariableSpec `ebpf:"reader"`
-	Taken   *ebpf.VariableSpec `ebpf:"taken"`
+	IsArm64     *ebpf.VariableSpec `ebpf:"is_arm64"`
+	Pid         *ebpf.VariableSpec `ebpf:"pid"`
+	Reader      *ebpf.VariableSpec `ebpf:"reader"`
+	Taken       *ebpf.VariableSpec `ebpf:"taken"`
+	UnwindWants *ebpf.VariableSpec `ebpf:"unwind_wants"`
 }
 
 // userstackObjects contains all objects after they have been loaded into the kernel.
@@ -149,10 +151,11 @@ func (m *userstackMaps) Close() error {
 //
 // It can be passed to loadUserstackObjects or ebpf.CollectionSpec.LoadAndAssign.
 type userstackVariables struct {
-	IsArm64 *ebpf.Variable `ebpf:"is_arm64"`
-	Pid     *ebpf.Variable `ebpf:"pid"`
-	Reader  *ebpf.Variable `ebpf:"reader"`
-	Taken   *ebpf.Variable `ebpf:"taken"`
+	IsArm64     *ebpf.Variable `ebpf:"is_arm64"`
+	Pid         *ebpf.Variable `ebpf:"pid"`
+	Reader      *ebpf.Variable `ebpf:"reader"`
+	Taken       *ebpf.Variable `ebpf:"taken"`
+	UnwindWants *ebpf.Variable `ebpf:"unwind_wants"`
 }
 
 // userstackPrograms contains all programs after they have been loaded into the kernel.

@@ -68,6 +68,10 @@ func helper() bool {
 		}
 		return true
 	}
+	if os.Getenv(busyVariable) != "" {
+		fmt.Fprintln(os.Stderr, "bench:", spin())
+		os.Exit(1)
+	}
 	n, err := strconv.Atoi(os.Getenv(programsVariable))
 	if err != nil {
 		return false

@@ -5,7 +5,7 @@
 // profile. With -truth it compares profiles with the known shares of their loads. Of some rows it also prints the floor: the costs of a
 // program below floor, which does only what the kernel or Go's runtime has to do for it.
 //
-//	go run ./test/bench [-record | -replay | -programs N [-bpftool FILE] | -profile [-long TIME] [-hertz RATES] | -lost TIME | -truth TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
+//	go run ./test/bench [-record | -replay | -programs N [-bpftool FILE] | -profile [-long TIME] [-hertz RATES] | -lost TIME | -truth TIME | -serve TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
 package main
 
 import (
@@ -43,6 +43,7 @@ func main() {
 	rates := flag.String("hertz", "99,999,4999", "rates of -profile")
 	lost := flag.Duration("lost", 0, "profile a load of 5,000 stacks for this `duration`, and print what happened to the samples, instead of the bench")
 	programs := flag.Int("programs", 0, "measure listing so many BPF programs, which are loaded for it, in place of stat")
+	daemon := flag.Duration("serve", 0, "measure bperf serve for this `duration`, in place of stat")
 	truth := flag.Duration("truth", 0, "profile programs with so much CPU `time`, whose shares are known, beside perf record, in place of stat")
 	flag.Parse()
 	if helper() {
@@ -58,6 +59,8 @@ func main() {
 		run = func() error { return b.profilesAt(*long, *rates) }
 	case *lost > 0:
 		run = func() error { return b.lost(*lost) }
+	case *daemon > 0:
+		run = func() error { return b.serve(*daemon) }
 	case *truth > 0:
 		run = func() error { return b.truth(*truth) }
 	case *programs > 0:

@@ -54,6 +54,9 @@ const (
 	DefaultKeep      = 16 << 20
 )
 
+// patience is the time until a new process that was sampled gets whole user stacks: about that between two samples at the default frequency.
+const patience = 50 * time.Millisecond
+
 // symbolMemory is the memory for the symbols of a session, in bytes.
 const symbolMemory = 32 << 20
 
@@ -266,7 +269,7 @@ const (
 func (p *Profiler) session(ctx context.Context, rate Rate) (windows int, err error) {
 	known := newNames(p.cfg.Container)
 	cfg := sampling(ctx, p.list, rate.Frequency, known, p.cfg.OffCPU)
-	cfg.Every, cfg.Entries = p.cfg.Every, p.entries
+	cfg.Every, cfg.Entries, cfg.Patience = p.cfg.Every, p.entries, patience
 	cfg.Record.Allowance = allowance.New(symbolMemory)
 	lost := uint64(0)
 	cfg.Each = func(all *profile.Profile) error {

@@ -66,6 +66,15 @@ func (i *image) forget() {
 	}
 }
 
+// Forget releases the memory of the file's pages, even of a small file. The kernel reads them again when they are needed.
+func (f *File) Forget() {
+	for _, i := range f.images() {
+		if i.mapped != nil && !i.copied {
+			_ = unix.Madvise(i.mapped, unix.MADV_DONTNEED) // advice
+		}
+	}
+}
+
 // parse returns a File with the given contents, such as those of the vDSO. The File refers to data. path is for messages and frames.
 func parse(path string, data []byte) (*File, error) {
 	i, err := newImage(data)
