@@ -12,8 +12,10 @@ import (
 
 // dashboard has the parts of packaging/grafana/bperf.json that the tests check.
 type dashboard struct {
-	Templating struct{ List []struct{ Name, Query string } }
-	Panels     []struct {
+	Templating struct {
+		List []struct{ Name, Query string }
+	}
+	Panels []struct {
 		ID      int
 		Title   string
 		Type    string
