@@ -237,7 +237,8 @@ func findPackaged(suite string) (string, error) {
 	return path, nil
 }
 
-// Promtool is for tests that check metrics and rules with Prometheus' own tool, which `go run ./test` fetches. It returns the path of promtool.
+// Promtool is for tests that check metrics and rules with Prometheus' own tool. It returns the path of promtool, which `go run ./test`
+// fetches.
 func Promtool(t testing.TB) string {
 	t.Helper()
 	path, err := engines.Path(engines.Promtool)

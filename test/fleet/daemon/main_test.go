@@ -1,5 +1,5 @@
-// Package daemon has a real `bperf serve` run as in fleets: real servers, Prometheus and VictoriaMetrics of Debian 12, scrape it; it runs with
-// the configuration and the capabilities that it has in Kubernetes; queries of the dashboard are asked.
+// Package daemon runs a real `bperf serve` as fleets do: Prometheus and VictoriaMetrics of Debian 12 scrape it, Prometheus evaluates the
+// rules and the dashboard, and it runs with the capabilities that it has in Kubernetes.
 package daemon
 
 import (

@@ -11,9 +11,9 @@ import (
 // rulesFile is the file of rules for Prometheus.
 var rulesFile = filepath.Join("..", "..", "..", "packaging", "prometheus", "bperf.rules.yml")
 
-// TestOutlier plants a container that is unlike its eight peers, and has Prometheus find it by the rules for cycles per instruction. Machines
-// without a PMU count neither, and emulated ones take a cycle for each instruction. So the rules get other events here: page faults for each
-// nanosecond of CPU time. They also get shorter times.
+// TestOutlier plants a container that is unlike its eight peers, and has Prometheus find it by the rules for cycles per instruction.
+// Machines without a PMU count neither, and emulated ones take a cycle for each instruction. So the rules get other events here: page faults
+// for each nanosecond of CPU time. They also get shorter times.
 func TestOutlier(t *testing.T) {
 	text, err := os.ReadFile(rulesFile)
 	if err != nil {
