@@ -38,7 +38,7 @@ func (v *view) formatted(r rate, l *line, format, unit string) string {
 	}
 	if isNaN(r.value) {
 		if drawn != "" {
-			return drawn + " –"
+			return "<span>–</span>" + drawn
 		}
 		return ""
 	}
@@ -46,7 +46,7 @@ func (v *view) formatted(r rate, l *line, format, unit string) string {
 	if r.scaled {
 		number = "≈ " + number
 	}
-	return drawn + "<span>" + number + "</span>"
+	return "<span>" + number + "</span>" + drawn
 }
 
 func numeral(f float32, format string) string {
