@@ -70,9 +70,9 @@ func (d *Daemon) cost() (cost, error) {
 	return cost{time.Now(), self.CPUTime, d.remote.Stats().CPUTime, self.Unfiled, self.PerSwitch, stat.Switches, len(stat.CPUs)}, nil
 }
 
-// begin begins at level 0 with what the settings ask for.
-func (b *budgeting) begin(limits budget.Limits, all budget.Plan) {
-	b.ladder = budget.Ladder(all)
+// begin begins at level 0 with what the settings ask for. pushed says that servers get the profile.
+func (b *budgeting) begin(limits budget.Limits, all budget.Plan, pushed bool) {
+	b.ladder = budget.Ladder(all, pushed)
 	b.controller = budget.New(limits, len(b.ladder)-1)
 	b.last, b.changing = cost{}, true // the start is no measure of what follows
 	b.status.Store(&budget.Status{Limits: limits, All: all, Plan: all})
@@ -170,7 +170,7 @@ func (d *Daemon) wanted(s *settings.Settings, collector *node.Collector) budget.
 // beginBudget begins to keep the budget of the settings, with all that they ask for.
 func (d *Daemon) beginBudget(s *settings.Settings, collector *node.Collector) {
 	all := d.wanted(s, collector)
-	d.budget.begin(s.Budget.Limits, all)
+	d.budget.begin(s.Budget.Limits, all, len(s.Push) > 0)
 	d.setRate(s, all)
 }
 

@@ -138,17 +138,19 @@ func TestOscillation(t *testing.T) {
 func TestLadder(t *testing.T) {
 	require.NoKernel(t)
 	for _, test := range []struct {
-		name string
-		all  Plan
-		want []Plan
+		name   string
+		all    Plan
+		pushed bool
+		want   []Plan
 	}{
-		{"all", Plan{19, 6, true}, []Plan{{19, 6, true}, {9, 6, true}, {4, 6, true}, {2, 6, true}, {2, 3, true}, {2, 1, true}, {0, 1, false}}},
-		{"no profile", Plan{0, 4, false}, []Plan{{0, 4, false}, {0, 2, false}, {0, 1, false}}},
-		{"off-CPU time only", Plan{0, 1, true}, []Plan{{0, 1, true}, {0, 1, false}}},
-		{"a low frequency", Plan{3, 1, true}, []Plan{{3, 1, true}, {0, 1, false}}},
-		{"nothing", Plan{}, []Plan{{}}},
+		{"all", Plan{19, 6, true}, true, []Plan{{19, 6, true}, {9, 6, true}, {4, 6, true}, {2, 6, true}, {2, 3, true}, {2, 1, true}, {0, 1, false}}},
+		{"not pushed", Plan{19, 6, true}, false, []Plan{{19, 6, true}, {9, 6, true}, {4, 6, true}, {2, 6, true}, {0, 6, false}, {0, 3, false}, {0, 1, false}}},
+		{"no profile", Plan{0, 4, false}, false, []Plan{{0, 4, false}, {0, 2, false}, {0, 1, false}}},
+		{"off-CPU time only", Plan{0, 1, true}, false, []Plan{{0, 1, true}, {0, 1, false}}},
+		{"a low frequency", Plan{3, 1, true}, true, []Plan{{3, 1, true}, {0, 1, false}}},
+		{"nothing", Plan{}, true, []Plan{{}}},
 	} {
-		if got := Ladder(test.all); !slices.Equal(got, test.want) {
+		if got := Ladder(test.all, test.pushed); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}

@@ -11,22 +11,30 @@ type Plan struct {
 const leastFrequency = 2
 
 // Ladder returns the plan of each level. The first one is all that the configuration asks for. From level to level the sampling frequency
-// is halved, then the number of events, down to one; at last the profile is given up.
-func Ladder(all Plan) []Plan {
+// is halved, then the number of events, down to one; at last the profile is given up. A profile that is not pushed is for the page
+// only, so it is given up before the events, which others read.
+func Ladder(all Plan, pushed bool) []Plan {
 	plans := []Plan{all}
 	p := all
+	step := func() { plans = append(plans, p) }
+	giveUpProfile := func() {
+		if p.Profile {
+			p.Profile, p.Frequency = false, 0
+			step()
+		}
+	}
 	for p.Profile && p.Frequency/2 >= leastFrequency {
 		p.Frequency /= 2
-		plans = append(plans, p)
+		step()
+	}
+	if !pushed {
+		giveUpProfile()
 	}
 	for p.Events > 1 {
 		p.Events /= 2
-		plans = append(plans, p)
+		step()
 	}
-	if p.Profile {
-		p.Profile, p.Frequency = false, 0
-		plans = append(plans, p)
-	}
+	giveUpProfile()
 	return plans
 }
 

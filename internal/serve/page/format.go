@@ -34,7 +34,7 @@ func (v *view) formatted(r rate, l *line, format, unit string) string {
 	}
 	if isNaN(r.value) {
 		if drawn != "" {
-			return drawn + " –"
+			return "<span>–</span>" + drawn
 		}
 		return ""
 	}
@@ -42,7 +42,7 @@ func (v *view) formatted(r rate, l *line, format, unit string) string {
 	if r.scaled {
 		number = "≈ " + number
 	}
-	return drawn + "<span>" + number + "</span>"
+	return "<span>" + number + "</span>" + drawn
 }
 
 func numeral(f float32, format string) string {

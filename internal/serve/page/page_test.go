@@ -209,7 +209,7 @@ func TestHistory(t *testing.T) {
 	if r := p.last.rows; r[1].Cgroup != cart.Cgroup || !isNaN(r[1].rates[cpuTime].value) || !isNaN(p.last.own.value) || !isNaN(p.last.events[0].value) {
 		t.Errorf("after counts began anew: %v", r)
 	}
-	if got := get(t, p, "/", http.StatusOK); !strings.Contains(got, "</svg> –") || strings.Contains(got, "NaN") {
+	if got := get(t, p, "/", http.StatusOK); !strings.Contains(got, "<span>–</span><svg") || strings.Contains(got, "NaN") {
 		t.Errorf("after counts began anew:\n%s", got)
 	}
 	p.add(&node.Snapshot{Events: []node.Event{{Name: "other"}}}, nil)
