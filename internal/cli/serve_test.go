@@ -33,6 +33,9 @@ type daemon struct {
 	ended  chan error
 }
 
+// patience is how long tests wait for a daemon. An emulated guest with a tenth of a CPU, beside other work, takes minutes to start one.
+const patience = 10 * time.Minute
+
 // startServe starts bperf serve with further flags, and waits until it counts.
 func startServe(t *testing.T, args ...string) *daemon {
 	t.Helper()
@@ -56,7 +59,7 @@ func startServe(t *testing.T, args ...string) *daemon {
 func (d *daemon) await(path, pattern string) string {
 	d.t.Helper()
 	expression := regexp.MustCompile(pattern)
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(patience)
 	for last := ""; ; time.Sleep(10 * time.Millisecond) {
 		select {
 		case err := <-d.ended:
@@ -87,8 +90,8 @@ func (d *daemon) stop(sig syscall.Signal) error {
 	select {
 	case err := <-d.ended:
 		return err
-	case <-time.After(2 * time.Minute):
-		d.t.Fatalf("serve has not ended two minutes after %v", sig)
+	case <-time.After(patience):
+		d.t.Fatalf("serve has not ended %v after %v", patience, sig)
 		return nil
 	}
 }
@@ -166,14 +169,14 @@ func TestServeKilled(t *testing.T) {
 		t.Fatal("the daemon survived SIGKILL")
 	}
 	for _, id := range own {
-		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) { // the kernel frees programs after a grace period
+		for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) { // the kernel frees programs after a grace period
 			p, err := ebpf.NewProgramFromID(id)
 			if err != nil {
 				break
 			}
 			p.Close()
 			if time.Now().After(deadline) {
-				t.Fatalf("BPF program %d is there two minutes after the daemon's end", id)
+				t.Fatalf("BPF program %d is there %v after the daemon's end", id, patience)
 			}
 		}
 	}
