@@ -185,7 +185,6 @@ func (c *Config) client() (*http.Client, error) {
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        settings,
 		TLSHandshakeTimeout:    10 * time.Second,
-		ResponseHeaderTimeout:  requestTime,
 		MaxResponseHeaderBytes: answerLimit,
 		MaxConnsPerHost:        1,
 		IdleConnTimeout:        2 * time.Minute,
