@@ -226,7 +226,7 @@ func TestEnds(t *testing.T) {
 			if closes {
 				h.sessions.Close()
 			} else {
-				h.sessions.Stop()
+				h.sessions.Finish()
 			}
 		}()
 		want := End{3, "bperf serve ends on that node"}
