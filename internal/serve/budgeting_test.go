@@ -133,7 +133,7 @@ func (s *simulated) drawn() string {
 func (s *simulated) until(process, bpf float64, want ...string) {
 	s.t.Helper()
 	var got string
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		s.period(process, bpf)
 		missing := false
 		got = s.metrics()

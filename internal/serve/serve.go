@@ -217,6 +217,7 @@ func (d *Daemon) wait(ctx context.Context, reload <-chan os.Signal, served <-cha
 		select {
 		case <-ctx.Done():
 			d.log.Info("ending", "reason", context.Cause(ctx))
+			d.remote.Finish() // the server cuts requests off earlier than sessions need
 			stop()
 			return <-served
 		case err := <-served:

@@ -149,8 +149,9 @@ func TestHostileTree(t *testing.T) {
 func TestTreeIsBounded(t *testing.T) {
 	require.NoKernel(t)
 	d := fake(t)
+	d.add(t, "/docker")
 	for i := range mostContainers + 10 {
-		d.add(t, fmt.Sprintf("/docker/%064x", i))
+		check(t, os.Mkdir(fmt.Sprintf("%s/docker/%064x", d.Cgroups, i), 0o755))
 	}
 	tree := NewTree(d)
 	refresh(t, tree, time.Now())

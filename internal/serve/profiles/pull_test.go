@@ -162,9 +162,8 @@ func TestPull(t *testing.T) {
 	url += "/debug/pprof/"
 	busy := all[0].newLoad(t, time.Hour)
 	busy.start()
-	p := pull(t, url+"profile?seconds=1&frequency=499&container="+all[0].ID[:12])
-	of := cgroups(p)
-	if of[all[0].Path] == 0 || len(of) != 1 {
+	p := pullUntil(t, url+"profile?seconds=1&frequency=499&container="+all[0].ID[:12], all[0].Path)
+	if of := cgroups(p); len(of) != 1 {
 		t.Errorf("%v", of)
 	}
 	if p.DurationNanos < int64(time.Second) || p.TimeNanos == 0 || p.DefaultSampleType != "cpu" || p.Period != int64(time.Second)/499 {
@@ -174,26 +173,37 @@ func TestPull(t *testing.T) {
 		pullMore(t, url, all)
 	}
 	all[1].newLoad(t, time.Hour) // it waits for its standard input
-	if of := cgroups(pull(t, url+"offcpu?seconds=1&container=main&pod=lazy")); of[all[1].Path] == 0 {
-		t.Errorf("%v", of)
-	}
+	pullUntil(t, url+"offcpu?seconds=1&container=main&pod=lazy", all[1].Path)
 }
 
 // pullMore asks for profiles of the pods of TestPull in other ways.
 func pullMore(t *testing.T, url string, all []pod) {
 	t.Helper()
-	if of := cgroups(pull(t, url+"profile?seconds=1&pod=uid-busy&namespace=tests&event=task-clock")); of[all[0].Path] == 0 || len(of) != 1 {
+	if of := cgroups(pullUntil(t, url+"profile?seconds=1&pod=uid-busy&namespace=tests&event=task-clock", all[0].Path)); len(of) != 1 {
 		t.Errorf("%v", of)
 	}
 	if of := cgroups(pull(t, url+"profile?seconds=1&pod=lazy")); len(of) != 0 {
 		t.Errorf("the lazy pod has samples: %v", of)
 	}
-	if of := cgroups(pull(t, url+"profile?seconds=1")); of[all[0].Path] == 0 {
-		t.Errorf("%v", of)
-	}
+	pullUntil(t, url+"profile?seconds=1", all[0].Path)
 	off := pull(t, url+"offcpu?seconds=1&pod=lazy")
 	if of := cgroups(off); len(of) != 0 || off.DefaultSampleType != "offcpu-time" {
 		t.Errorf("the lazy pod has waited: %v, %s", of, off.DefaultSampleType)
+	}
+}
+
+// pullUntil asks for profiles until one has samples of the cgroup: on a busy machine a process may not run for a second.
+func pullUntil(t *testing.T, url, cgroup string) *pprof.Profile {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); ; {
+		p := pull(t, url)
+		of := cgroups(p)
+		if of[cgroup] > 0 {
+			return p
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: no samples of %s in five minutes, but %v", url, cgroup, of)
+		}
 	}
 }
 
@@ -204,13 +214,19 @@ func TestGoTool(t *testing.T) {
 	all, find := pods(t, "busy")
 	url, _ := serving(t, NewPull(PullConfig{Container: find}))
 	all[0].newLoad(t, time.Hour).start()
-	cmd := exec.Command("go", "tool", "pprof", "-timeout", "300", "-top", url+"/debug/pprof/profile?seconds=2&frequency=499&pod=busy")
-	cmd.Env = append(cmd.Environ(), "PPROF_TMPDIR="+t.TempDir())
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), ".spin") || !strings.Contains(string(out), "Type: cpu") {
-		t.Errorf("%v\n%s", err, out)
+	profile := url + "/debug/pprof/profile?seconds=1&frequency=499&pod=busy"
+	for deadline := time.Now().Add(5 * time.Minute); ; { // on a busy machine a process may not run for a second
+		cmd := exec.Command("go", "tool", "pprof", "-timeout", "300", "-top", profile)
+		cmd.Env = append(cmd.Environ(), "PPROF_TMPDIR="+t.TempDir())
+		out, err := cmd.CombinedOutput()
+		if err == nil && strings.Contains(string(out), ".spin") && strings.Contains(string(out), "Type: cpu") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v\n%s", err, out)
+		}
 	}
-	cmd = exec.Command("go", "tool", "pprof", "-top", url+"/debug/pprof/profile?seconds=1&event=nosuch")
+	cmd := exec.Command("go", "tool", "pprof", "-top", url+"/debug/pprof/profile?seconds=1&event=nosuch")
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "nosuch") || !strings.Contains(string(out), "event: ") {
 		t.Errorf("%v\n%s", err, out)
 	}

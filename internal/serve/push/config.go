@@ -164,7 +164,6 @@ func (c *Config) client() (*http.Client, error) {
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    10 * time.Second,
-		ResponseHeaderTimeout:  requestTime,
 		MaxResponseHeaderBytes: answerLimit,
 		MaxConnsPerHost:        1,
 		IdleConnTimeout:        2 * time.Minute,

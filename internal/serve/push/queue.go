@@ -27,10 +27,11 @@ type Queue struct {
 	client   *http.Client
 	log      *slog.Logger
 
-	// limit bounds the requests that wait, in bytes. phase is the part of a window's length after which requests are sent: it is random,
+	// timeout is for a whole request. limit bounds the requests that wait, in bytes. phase is the part of a window's length after which requests are sent: it is random,
 	// so that the nodes of a fleet do not send at once.
-	limit int
-	phase float64
+	timeout time.Duration
+	limit   int
+	phase   float64
 
 	now    func() time.Time
 	wait   func(context.Context, time.Duration)
@@ -72,7 +73,7 @@ func Open(cfg Config, node Node, log *slog.Logger) (*Queue, error) {
 
 // prepare returns a queue that does not run yet.
 func prepare(cfg Config, node Node, log *slog.Logger) (*Queue, error) {
-	q := &Queue{cfg: cfg, node: node, limit: queueLimit, phase: rand.Float64(),
+	q := &Queue{cfg: cfg, node: node, timeout: requestTime, limit: queueLimit, phase: rand.Float64(),
 		now: time.Now, wait: sleep, random: rand.Float64,
 		wake: make(chan struct{}, 1), done: make(chan struct{})}
 	var err error

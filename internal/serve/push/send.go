@@ -66,7 +66,7 @@ func (q *Queue) send(r *request) outcome {
 }
 
 func (q *Queue) exchange(r *request, secrets map[string]string) outcome {
-	ctx, cancel := context.WithTimeout(q.requests, requestTime)
+	ctx, cancel := context.WithTimeout(q.requests, q.timeout)
 	defer cancel()
 	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, q.url.String(), bytes.NewReader(r.body))
 	if err != nil {

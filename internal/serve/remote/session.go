@@ -68,6 +68,12 @@ func (s *Server) Stop() {
 	}
 }
 
+// Finish asks all sessions to end in order and waits for that. It takes little longer than Grace at most.
+func (s *Server) Finish() {
+	s.Stop()
+	s.running.Wait()
+}
+
 // Close ends all sessions at once and waits for that.
 func (s *Server) Close() {
 	s.Stop()

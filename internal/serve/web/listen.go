@@ -51,8 +51,8 @@ func (l *listener) Accept() (net.Conn, error) {
 			return &conn{Conn: c, of: l}, nil
 		}
 		l.open.Add(-1)
-		c.Close()
 		l.tooMany()
+		c.Close()
 	}
 }
 
