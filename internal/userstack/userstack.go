@@ -155,11 +155,11 @@ type Need int
 const (
 	All          Need = iota // all processes in records
 	Sampled                  // from the next Update on, those whose stacks a program has walked
-	SampledTwice             // those whose stacks were walked before two calls of Update: many processes end before they would use their tables
+	SampledTwice             // those whose stacks were walked before two calls of Update: many processes end before they use their tables
 )
 
-// New returns Tables for the maps of a loaded collection, which the caller still owns. wants is the collection's variable named Wants, which
-// All does not need. The allowance limits the time to read files.
+// New returns Tables for the maps of a loaded collection, which the caller still owns. wants is the collection's variable named Wants,
+// which All does not need. The allowance limits the time to read files.
 func New(maps map[string]*ebpf.Map, wants *ebpf.Variable, limits Limits, need Need, a *allowance.Allowance) (*Tables, error) {
 	t := &Tables{
 		wants: wants,
@@ -265,7 +265,7 @@ func (t *Tables) remove(pid int32) {
 	t.changed[pid] = true
 }
 
-// Update writes the recorded changes to the maps. Unless all processes get tables, it first finds the processes whose stacks programs have walked.
+// Update writes the recorded changes to the maps. Unless all processes get tables, it first finds those whose stacks programs have walked.
 // It stops building tables after the time longest and leaves the rest to the next call; with 0 it builds all of them, unless the run has
 // been asked to end. An error comes from the kernel and is fatal. Stats reports what did not fit.
 func (t *Tables) Update(longest time.Duration) error {

@@ -394,7 +394,8 @@ func (d *daemon) printScrapes() error {
 		size = len(body)
 	}
 	// The least of the CPU time has the least of what else the daemon did.
-	fmt.Printf("a scrape: %.1f ms (median of %d), %.1f ms of CPU time (the least), %.2f MiB\n", median(took), scrapes, slices.Min(cpu), float64(size)/(1<<20))
+	fmt.Printf("a scrape: %.1f ms (median of %d), %.1f ms of CPU time (the least), %.2f MiB\n",
+		median(took), scrapes, slices.Min(cpu), float64(size)/(1<<20))
 	return nil
 }
 
