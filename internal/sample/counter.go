@@ -52,10 +52,10 @@ type settings struct {
 	Keys
 	kernel, user bool // parts of stacks to take
 	noIdle       bool
-	waits        bool // measure off-CPU time too
-	command      bool // the target is a command
-	follows      bool // events are opened on CPUs, and programs keep only the samples of some processes
-	eager        bool // build unwind tables for all processes in records
+	waits        bool           // measure off-CPU time too
+	command      bool           // the target is a command
+	follows      bool           // events are opened on CPUs, and programs keep only the samples of some processes
+	tables       userstack.Need // which processes get unwind tables
 	allowance    *allowance.Allowance
 	events       int
 	rate         uint64 // maximum number of samples per second; 0 if unknown
@@ -143,7 +143,7 @@ func (c *counter) load(o settings) (err error) {
 		return err
 	}
 	if unwinds {
-		c.tables, err = userstack.New(c.first.Maps, c.first.Variables[userstack.Wants], userstack.DefaultLimits, o.eager, o.allowance)
+		c.tables, err = userstack.New(c.first.Maps, c.first.Variables[userstack.Wants], userstack.DefaultLimits, o.tables, o.allowance)
 	}
 	return err
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/record"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/userstack"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -45,8 +46,8 @@ type Config struct {
 	Functions []string       // only samples in one of these, in addition to Ranges; nil for all
 	Entries   uint32         // initial size of the maps; 0 for the default
 
-	// Patience is the time until bperf learns of processes that have just begun and were sampled. Before, their user stacks may be cut. Each
-	// look takes CPU time. 0 for a short time.
+	// Patience is the time between two looks for processes that have just begun and were sampled. Their user stacks may be cut before the
+	// second one, because looking and reading their files takes CPU time. 0 for a short time, and for whole stacks after one look.
 	Patience time.Duration
 
 	Every time.Duration                // take a profile for each interval of this length; 0 for a single profile
@@ -113,6 +114,17 @@ type room struct {
 	enough  uint64 // number of entries that would have been enough for the maps
 }
 
+// need returns which processes get unwind tables.
+func (c *Config) need() userstack.Need {
+	switch {
+	case !c.Record.Target.System && c.Record.Target.CPUs == nil:
+		return userstack.All
+	case c.Patience > 0:
+		return userstack.SampledTwice
+	}
+	return userstack.Sampled
+}
+
 // interval is the longest time that sums stay in the kernel.
 const interval = time.Minute
 
@@ -168,8 +180,8 @@ func Run(cfg Config) (Result, error) {
 	s.settings = settings{Keys: by, kernel: !cfg.Record.AllUser, user: !cfg.Record.AllKernel, noIdle: cfg.Record.NoIdle, waits: waits,
 		command: cfg.Record.CommandIsTarget(), follows: cfg.Record.SamplesCPUs(),
 		events: events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters, access: access, allTypes: programs != nil,
-		rate:  cfg.Record.Frequency * uint64(events*runtime.NumCPU()),
-		eager: !cfg.Record.Target.System && cfg.Record.Target.CPUs == nil, allowance: cfg.Record.Allowance}
+		rate:   cfg.Record.Frequency * uint64(events*runtime.NumCPU()),
+		tables: cfg.need(), allowance: cfg.Record.Allowance}
 	if s.counter, err = newCounter(s.settings); err != nil {
 		return Result{}, programs.Explain(err) // the verifier names the function
 	}
@@ -298,7 +310,7 @@ func (s *sampler) poll() time.Duration {
 	switch {
 	case s.cfg.Every > 0: // an interval is at most 2 % longer
 		return min(max(s.cfg.Every/50, 100*time.Millisecond), 250*time.Millisecond)
-	case !s.settings.eager, s.settings.waits, s.settings.entries > 0, s.settings.rate == 0, 4*s.settings.rate > defaultSums:
+	case s.settings.tables != userstack.All, s.settings.waits, s.settings.entries > 0, s.settings.rate == 0, 4*s.settings.rate > defaultSums:
 		return 250 * time.Millisecond
 	}
 	return time.Second

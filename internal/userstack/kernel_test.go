@@ -162,6 +162,33 @@ func names(f *object.File, s *userstackSample) string {
 	return strings.Join(text, " ")
 }
 
+// TestSampledTwice builds tables only for a process whose stack is walked between two updates, too.
+func TestSampledTwice(t *testing.T) {
+	require.Root(t)
+	_, pid := deep(t)
+	limits := Limits{Processes: 4, Mappings: 16, Tables: 8, Rules: 256, Rows: 1 << 16, Files: 1 << 20}
+	c := load(t, pid, limits)
+	tables, err := New(c.Maps, c.Variables[Wants], limits, SampledTwice, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tables.Close()
+	for _, r := range mapsOf(t, pid) {
+		tables.Record(r)
+	}
+	for _, want := range []int{0, 1} {
+		sample(t, c, pid, 5)
+		for range 2 { // the second one finds nothing new
+			if err := tables.Update(0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s := tables.Stats(); s.Processes != want || (s.Tables > 0) != (want > 0) {
+			t.Errorf("want %d processes: %+v", want, s)
+		}
+	}
+}
+
 // TestDeep finds all frames of a program without frame pointers, through recursion, alloca, system calls and signal handlers.
 func TestDeep(t *testing.T) {
 	require.Root(t)
@@ -174,7 +201,7 @@ func TestDeep(t *testing.T) {
 	limits := Limits{Processes: 4, Mappings: 16, Tables: 8, Rules: 256, Rows: 1 << 16, Files: 1 << 20}
 	c := load(t, pid, limits)
 	const samples = 200
-	tables, err := New(c.Maps, c.Variables[Wants], limits, false, nil)
+	tables, err := New(c.Maps, c.Variables[Wants], limits, Sampled, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,13 +101,13 @@ func (s Stats) String() string {
 // Tables manages the maps of a BPF program that includes bpf/unwind.h. It is not safe for concurrent use.
 type Tables struct {
 	maps  kernelMaps
-	wants *ebpf.Variable // nil if eager
+	wants *ebpf.Variable // nil with All
 	read  uint64         // its value when the map of wanted processes was last read
 
 	arch      unwind.Arch
 	search    object.Search
 	limits    Limits
-	eager     bool
+	need      Need
 	processes map[int32]*process
 	changed   map[int32]bool // PIDs
 	files     map[fileID]*file
@@ -126,7 +126,8 @@ type kernelMaps struct{ processes, wanted, mappings, tables, rules *ebpf.Map }
 // process holds the mappings of a process.
 type process struct {
 	mappings []mapping // sorted
-	wanted   bool      // a program has walked its stack, or Tables is eager
+	sampled  bool      // a program has walked its stack
+	wanted   bool      // it needs tables now, by Tables.need
 	run      run       // of the map of mappings
 	inMap    bool
 	read     int // counts towards Limits.Files
@@ -148,16 +149,24 @@ func (l Limits) Resize(spec *ebpf.CollectionSpec) {
 	spec.Maps[mapRules].MaxEntries = l.Rules
 }
 
-// New returns Tables for the maps of a loaded collection, which the caller still owns. With eager, all processes in records get tables;
-// otherwise processes get them whose stacks a program has walked, from the next Update on. wants is the collection's variable named Wants,
-// which is not needed with eager. The allowance limits the time to read files.
-func New(maps map[string]*ebpf.Map, wants *ebpf.Variable, limits Limits, eager bool, a *allowance.Allowance) (*Tables, error) {
+// Need says which processes get tables.
+type Need int
+
+const (
+	All          Need = iota // all processes in records
+	Sampled                  // from the next Update on, those whose stacks a program has walked
+	SampledTwice             // those whose stacks were walked before two calls of Update: many processes end before they use their tables
+)
+
+// New returns Tables for the maps of a loaded collection, which the caller still owns. wants is the collection's variable named Wants,
+// which All does not need. The allowance limits the time to read files.
+func New(maps map[string]*ebpf.Map, wants *ebpf.Variable, limits Limits, need Need, a *allowance.Allowance) (*Tables, error) {
 	t := &Tables{
 		wants: wants,
 		maps: kernelMaps{
 			processes: maps[mapProcesses], wanted: maps[mapWanted], mappings: maps[mapMappings], tables: maps[mapTables], rules: maps[mapRules],
 		},
-		search: object.Search{Allowance: a}, limits: limits, eager: eager,
+		search: object.Search{Allowance: a}, limits: limits, need: need,
 		processes: make(map[int32]*process), changed: make(map[int32]bool), files: make(map[fileID]*file),
 		rules: newRules(limits.Rules), mappings: mappingRuns{runs: newRuns(limits.Mappings)}, indexes: newRuns(limits.Tables),
 	}
@@ -197,7 +206,7 @@ func (t *Tables) Record(r perfdata.Value) {
 func (t *Tables) mapped(r *perfdata.Mmap2) {
 	p := t.processes[r.PID]
 	if p == nil {
-		p = &process{wanted: t.eager}
+		p = &process{wanted: t.need == All}
 		t.processes[r.PID] = p
 	}
 	end := r.Start + r.Length
@@ -237,7 +246,7 @@ func (t *Tables) fork(parent, child int32) {
 	if from == nil || t.processes[child] != nil { // records of different CPUs can be out of order
 		return
 	}
-	t.processes[child] = &process{mappings: slices.Clone(from.mappings), wanted: from.wanted, read: from.read}
+	t.processes[child] = &process{mappings: slices.Clone(from.mappings), sampled: from.sampled, wanted: from.wanted, read: from.read}
 	for _, m := range from.mappings {
 		m.file.use()
 	}
@@ -252,15 +261,15 @@ func (t *Tables) remove(pid int32) {
 	for _, m := range p.mappings {
 		t.release(m.file)
 	}
-	p.mappings, p.wanted = nil, t.eager
+	p.mappings, p.sampled, p.wanted = nil, false, t.need == All
 	t.changed[pid] = true
 }
 
-// Update writes the recorded changes to the maps. Unless Tables is eager, it first finds the processes whose stacks programs have walked.
+// Update writes the recorded changes to the maps. Unless all processes get tables, it first finds those whose stacks programs have walked.
 // It stops building tables after the time longest and leaves the rest to the next call; with 0 it builds all of them, unless the run has
 // been asked to end. An error comes from the kernel and is fatal. Stats reports what did not fit.
 func (t *Tables) Update(longest time.Duration) error {
-	if !t.eager {
+	if t.need != All {
 		if err := t.want(); err != nil {
 			return err
 		}
@@ -317,9 +326,14 @@ func (t *Tables) want() error {
 			return fmt.Errorf("read the processes whose stacks are walked: %w", end)
 		}
 		for _, pid := range pids[:n] {
-			if p := t.processes[int32(pid)]; p != nil && !p.wanted {
+			p := t.processes[int32(pid)]
+			if p == nil || p.wanted {
+				continue
+			}
+			if t.need == Sampled || p.sampled {
 				p.wanted, t.changed[int32(pid)] = true, true
 			}
+			p.sampled = true
 		}
 		if end != nil { // that was the last batch
 			return nil

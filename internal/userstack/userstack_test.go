@@ -37,7 +37,7 @@ func mapsOnly(t *testing.T, limits Limits) map[string]*ebpf.Map {
 
 func newTables(t *testing.T, limits Limits) *Tables {
 	t.Helper()
-	tables, err := New(mapsOnly(t, limits), nil, limits, true, nil)
+	tables, err := New(mapsOnly(t, limits), nil, limits, All, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

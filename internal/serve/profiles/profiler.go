@@ -54,7 +54,7 @@ const (
 	DefaultKeep      = 16 << 20
 )
 
-// patience is the time until a new process that was sampled gets whole user stacks: about that between two samples at the default frequency.
+// patience is the time between two looks for new processes: about that between two samples at the default frequency.
 const patience = 50 * time.Millisecond
 
 // symbolMemory is the memory for the symbols of a session, in bytes.
