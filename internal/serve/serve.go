@@ -165,7 +165,8 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 
 // newPage returns the page of this node.
 func (d *Daemon) newPage() *page.Page {
-	config := page.Config{Version: d.config.Version, Snapshot: d.Snapshot, Budget: d.budget.status.Load, Sessions: d.remote.Stats, Doctor: d.doctor.Load}
+	config := page.Config{Version: d.config.Version, Snapshot: d.Snapshot, Budget: d.budget.status.Load, Sessions: d.remote.Stats,
+		Doctor: d.doctor.Load}
 	if host, err := os.Hostname(); err == nil { // the page does without
 		config.Host = host
 	}
