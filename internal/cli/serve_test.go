@@ -251,7 +251,7 @@ func TestServeFlameGraphs(t *testing.T) {
 	d := startServe(t, "--config", path)
 	d.await("/flamegraph", `(?s)cpu-clock: \d+ samples.*<svg class="flame"`)
 	d.await("/flamegraph?diff", `(?s)Compared with the profile of 20.*<svg class="flame"`)
-	d.await("/", `(?s)href="/flamegraph".*<h2 id="pushes">Pushes</h2>\n<p>Profiles are pushed to no server`)
+	d.await("/", `(?s)href="/flamegraph".*<h2 id="pushes">Pushes</h2>\n<p>Profiles and metrics are pushed to no server`)
 	if err := d.stop(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
