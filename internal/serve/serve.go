@@ -106,7 +106,8 @@ func New(config Config) (*Daemon, error) {
 		ConstLabels: prometheus.Labels{"version": config.Version, "goversion": runtime.Version(), "goarch": runtime.GOARCH},
 	})
 	build.Set(1)
-	d.own.MustRegister(build, collectors.NewGoCollector(), d.server.Metrics(), d.reloads.successful, d.reloads.time, d.budget, sessions{d.remote.Stats}, d.servers)
+	d.own.MustRegister(build, collectors.NewGoCollector(), d.server.Metrics(), d.reloads.successful, d.reloads.time, d.budget,
+		sessions{d.remote.Stats}, d.servers)
 	if d.profile != nil {
 		d.own.MustRegister(d.profile)
 	}
@@ -311,7 +312,7 @@ func (d *Daemon) Reload() error {
 	if recount || s.SeriesLimit != g.settings.SeriesLimit {
 		d.use(s, collector, began)
 	} else {
-		d.current.Store(&generation{s, collector, g.began, g.metrics})
+		d.current.Store(&generation{s, collector, began, g.metrics})
 	}
 	if recount {
 		d.beginBudget(s, collector)

@@ -40,7 +40,7 @@ func openServers(s *settings.Settings, log *slog.Logger) (*servers, error) {
 	if id, err := userfile.Read("/etc/machine-id", 64); err == nil { // some containers have none
 		node.ID = strings.TrimSpace(string(id.Data))
 	}
-	known := map[string]bool{} // by what tells their metrics apart
+	known := map[string]bool{} // by kind and URL, which are the labels of their metrics
 	for i, c := range s.Push {
 		q, err := push.Open(c, node, log)
 		if err != nil {

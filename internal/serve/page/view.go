@@ -201,7 +201,7 @@ func (v *view) container(b *bytes.Buffer, r *row, now, before bool) {
 	b.WriteString("</td></tr>\n")
 }
 
-// nameOf returns a container's name, and what else tells it apart.
+// nameOf returns a container's name, with the beginning of its ID, and whether it has ended.
 func nameOf(n *container.Name, ended bool) string {
 	title, more := titleOf(n), n.ID[:min(len(n.ID), 12)]
 	if more == title {

@@ -1,9 +1,7 @@
 package push
 
 import (
-	"compress/gzip"
 	"context"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +14,6 @@ import (
 	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
 	otlp "go.opentelemetry.io/proto/slim/otlp/metrics/v1"
 	resource "go.opentelemetry.io/proto/slim/otlp/resource/v1"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/bperf/bperf/internal/serve/push"
@@ -26,17 +23,9 @@ import (
 func TestMetrics(t *testing.T) {
 	got := new(collector.ExportMetricsServiceRequest)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		z, err := gzip.NewReader(r.Body)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		body, err := io.ReadAll(z)
-		if err != nil {
-			t.Error(err)
-		}
-		if err := proto.Unmarshal(body, got); err != nil || r.URL.Path != "/v1/metrics" {
-			t.Errorf("%s: %v", r.URL.Path, err)
+		receive(t, r, got)
+		if r.URL.Path != "/v1/metrics" {
+			t.Errorf("pushed to %s", r.URL.Path)
 		}
 		w.Header().Set("Content-Type", "application/x-protobuf")
 	}))

@@ -57,22 +57,27 @@ func pushTo(t *testing.T, cfg push.Config, profiles ...push.Profile) push.Stats 
 	return q.Stats()
 }
 
+// receive decodes a request, which is compressed.
+func receive(t *testing.T, r *http.Request, to proto.Message) {
+	z, err := gzip.NewReader(r.Body)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	body, err := io.ReadAll(z)
+	if err != nil {
+		t.Error(err)
+	}
+	if err := proto.Unmarshal(body, to); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestOTLP decodes a request with OpenTelemetry's own types, and compares it with the profile.
 func TestOTLP(t *testing.T) {
 	var got collector.ExportProfilesServiceRequest
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		z, err := gzip.NewReader(r.Body)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		body, err := io.ReadAll(z)
-		if err != nil {
-			t.Error(err)
-		}
-		if err := proto.Unmarshal(body, &got); err != nil {
-			t.Error(err)
-		}
+		receive(t, r, &got)
 		answer, err := proto.Marshal(&collector.ExportProfilesServiceResponse{PartialSuccess: &collector.ExportProfilesPartialSuccess{RejectedProfiles: 1, ErrorMessage: "why"}})
 		if err != nil {
 			t.Error(err)

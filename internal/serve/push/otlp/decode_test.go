@@ -60,15 +60,7 @@ type decoder struct {
 
 // decode returns a request as text, with an error for each rule of the format that it breaks.
 func decode(data []byte) (text string, err error) {
-	defer func() {
-		if e := recover(); e != nil {
-			fault, is := e.(fault)
-			if !is {
-				panic(e)
-			}
-			err = fault
-		}
-	}()
+	defer catch(&err)
 	d := decoder{}
 	request := must(parse(data))
 	var dictionaries int
@@ -94,6 +86,17 @@ func decode(data []byte) (text string, err error) {
 type fault string
 
 func (f fault) Error() string { return string(f) }
+
+// catch makes a fault that check panicked with an error. It is for a defer statement.
+func catch(err *error) {
+	if e := recover(); e != nil {
+		fault, is := e.(fault)
+		if !is {
+			panic(e)
+		}
+		*err = fault
+	}
+}
 
 func check(holds bool, format string, args ...any) {
 	if !holds {

@@ -60,15 +60,7 @@ func TestMetrics(t *testing.T) {
 
 // decodeMetrics returns a request with metrics as text.
 func decodeMetrics(data []byte) (text string, err error) {
-	defer func() {
-		if e := recover(); e != nil {
-			fault, is := e.(fault)
-			if !is {
-				panic(e)
-			}
-			err = fault
-		}
-	}()
+	defer catch(&err)
 	var out strings.Builder
 	for _, resource := range must(parse(data)) {
 		check(resource.number == 1, "field %d of the request", resource.number)
