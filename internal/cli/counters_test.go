@@ -148,7 +148,7 @@ func newPlace(t *testing.T) place {
 		t.Fatalf("mount bpffs: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})

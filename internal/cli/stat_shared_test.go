@@ -252,14 +252,7 @@ func testSharedTargets(t *testing.T, p place) {
 	call, _ := caller(t)
 	for _, flags := range []string{"-p", "-t", "-i -p", "--per-thread -p", "-I 10 --interval-count 1000000 --summary --no-csv-summary -p"} {
 		t.Run(flags, func(t *testing.T) {
-			shell := exec.Command("sh", "-c", "read go; exec $0", call)
-			stdin, err := shell.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := shell.Start(); err != nil {
-				t.Fatal(err)
-			}
+			shell, stdin := waitingShell(t, "exec $0", call)
 			args := append([]string{"stat", "--bpf-counters", "-x,", "-e", getppid, "-D", "1"}, strings.Fields(flags)...)
 			got := runNoting(t, p.bperf(append(args, strconv.Itoa(shell.Process.Pid))...), func(note string) {
 				if note == "# Events enabled" {

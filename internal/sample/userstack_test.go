@@ -110,7 +110,7 @@ func TestFileIsGone(t *testing.T) {
 				}
 			}
 			if !working {
-				t.Error("no stack has work")
+				t.Errorf("no stack has work: %+v", r.Stats)
 			}
 		})
 	}

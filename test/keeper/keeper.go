@@ -50,7 +50,7 @@ func (c *Keeper) Close() error {
 	if c.keeps != nil {
 		err = c.keeps.Close()
 	}
-	err = errors.Join(err, unix.Unmount(c.mount, 0), os.Remove(c.mount))
+	err = errors.Join(err, unix.Unmount(c.mount, unix.MNT_DETACH), os.Remove(c.mount))
 	*c = Keeper{}
 	return err
 }

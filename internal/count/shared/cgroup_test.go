@@ -104,7 +104,7 @@ func TestPartOfTheHierarchy(t *testing.T) {
 	below, _ := cgroup(t, name)
 	part := t.TempDir()
 	check(t, unix.Mount(at, part, "", unix.MS_BIND, ""))
-	t.Cleanup(func() { check(t, unix.Unmount(part, 0)) })
+	t.Cleanup(func() { check(t, unix.Unmount(part, unix.MNT_DETACH)) })
 	target := resolve(t, groups(below))
 	target.Cgroups[0].Path = filepath.Join(part, filepath.Base(below))
 	_, err := Open(Where{Dir: dir}, parseEvents(t, getppid), target, Options{})

@@ -72,7 +72,7 @@ func bpffs(t testing.TB) string {
 	mount := t.TempDir()
 	check(t, unix.Mount("bpf", mount, "bpf", 0, ""))
 	t.Cleanup(func() {
-		if err := unix.Unmount(mount, 0); err != nil {
+		if err := unix.Unmount(mount, unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})

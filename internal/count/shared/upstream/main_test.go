@@ -60,7 +60,7 @@ func bpffs(t *testing.T) string {
 		t.Fatalf("mount bpffs: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})
