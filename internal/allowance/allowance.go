@@ -13,6 +13,7 @@ const (
 	patience       = time.Second            // for the first file that does not answer
 	patienceAtEnd  = 500 * time.Millisecond // the same, after End
 	leastPatience  = 10 * time.Millisecond
+	effort         = 10 // times the patience, for calls that use the CPU: large files take seconds, and longer on a busy machine
 	mostUnanswered = 64 // each blocks a thread
 )
 
@@ -150,7 +151,7 @@ func do[T any](a *Allowance, what string, blocks bool, call func() (T, error), d
 	}()
 	var late <-chan time.Time
 	if blocks {
-		late = time.After(a.current())
+		late = time.After(a.current(blocks))
 	}
 	ending := a.ending
 	for {
@@ -159,7 +160,7 @@ func do[T any](a *Allowance, what string, blocks bool, call func() (T, error), d
 		case r := <-done:
 			return r.value, r.err
 		case <-ending:
-			ending, late = nil, time.After(a.current())
+			ending, late = nil, time.After(a.current(blocks))
 			continue
 		case <-late:
 			err = errNoAnswer
@@ -196,9 +197,12 @@ func (a *Allowance) refusal() error {
 	return nil
 }
 
-func (a *Allowance) current() time.Duration {
+func (a *Allowance) current(blocks bool) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if !blocks {
+		return effort * a.patience
+	}
 	return a.patience
 }
 

@@ -48,6 +48,7 @@ func TestNil(t *testing.T) {
 // TestEnd checks that End gives up running work, and that quick work still succeeds after it.
 func TestEnd(t *testing.T) {
 	a := New(0)
+	a.patience = leastPatience
 	working, err := make(chan struct{}), make(chan error)
 	wait := never(t)
 	go func() {
@@ -112,18 +113,18 @@ func TestRecover(t *testing.T) {
 	for range 20 {
 		a.giveUp()
 	}
-	if a.current() != leastPatience {
-		t.Errorf("after 20 slow files the limit is %v", a.current())
+	if a.current(true) != leastPatience {
+		t.Errorf("after 20 slow files the limit is %v", a.current(true))
 	}
 	for range 20 {
 		a.Recover()
 	}
-	if a.current() != patience {
-		t.Errorf("the limit stays at %v", a.current())
+	if a.current(true) != patience {
+		t.Errorf("the limit stays at %v", a.current(true))
 	}
 	a.End()
 	a.Recover()
-	if a.current() != patienceAtEnd {
-		t.Errorf("after the end the limit is %v", a.current())
+	if a.current(true) != patienceAtEnd {
+		t.Errorf("after the end the limit is %v", a.current(true))
 	}
 }
