@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/bperf/bperf/internal/pattern"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 )
@@ -106,11 +106,11 @@ func slots(sys fs.FS) (float64, bool) {
 }
 
 // nominal matches the frequency in the name of a model of Intel's. The TSC runs at that frequency, rounded.
-var nominal = regexp.MustCompile(`@ ([0-9]+(?:\.[0-9]+)?)([MG])Hz`)
+var nominal = pattern.Lazy(`@ ([0-9]+(?:\.[0-9]+)?)([MG])Hz`)
 
 // nominalFrequency returns the frequency in the name of the CPU's model in Hz, or 0. Other frequencies in cpuinfo are not those of the TSC.
 func nominalFrequency(model string) float64 {
-	match := nominal.FindStringSubmatch(model)
+	match := nominal().FindStringSubmatch(model)
 	if match == nil {
 		return 0
 	}

@@ -3,12 +3,13 @@ package disasm
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/arch/x86/x86asm"
+
+	"github.com/bperf/bperf/internal/pattern"
 )
 
 // Styles are the syntaxes of x86 instructions: AT&T's, which the GNU tools print by default, and Intel's.
@@ -46,12 +47,12 @@ var intel = syntax{
 
 // Parts of x86asm's text that objdump writes in another way.
 var (
-	pointer   = regexp.MustCompile(`\b[a-z]+ ptr\b`)
-	unscaled  = regexp.MustCompile(`\[(\w+)\+([a-z]\w*)([-+\]])`)
-	scaled    = regexp.MustCompile(`\b([248])\*([a-z]\w*)`)
-	absolute  = regexp.MustCompile(`(\w\w:)?\[(0x[0-9a-f]+)?\]`)
-	negative  = regexp.MustCompile(`\+0x(f[0-9a-f]{7})\]`) // a displacement that x86asm did not sign-extend
-	condition = regexp.MustCompile(`^(j|set|cmov)(nz|z|nbe|nb|nle|nl)\b`)
+	pointer   = pattern.Lazy(`\b[a-z]+ ptr\b`)
+	unscaled  = pattern.Lazy(`\[(\w+)\+([a-z]\w*)([-+\]])`)
+	scaled    = pattern.Lazy(`\b([248])\*([a-z]\w*)`)
+	absolute  = pattern.Lazy(`(\w\w:)?\[(0x[0-9a-f]+)?\]`)
+	negative  = pattern.Lazy(`\+0x(f[0-9a-f]{7})\]`) // a displacement that x86asm did not sign-extend
+	condition = pattern.Lazy(`^(j|set|cmov)(nz|z|nbe|nb|nle|nl)\b`)
 )
 
 // conditions are objdump's names of conditions that x86asm gives other names.
@@ -61,27 +62,27 @@ var conditions = map[string]string{"z": "e", "nz": "ne", "nb": "ae", "nbe": "a",
 // scale after each index, and absolute addresses without brackets.
 func likeObjdump(text string) string {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, ", ", ","), ",ptr [", ",[")
-	text = pointer.ReplaceAllStringFunc(text, strings.ToUpper)
-	if m := condition.FindStringSubmatch(text); m != nil {
+	text = pointer().ReplaceAllStringFunc(text, strings.ToUpper)
+	if m := condition().FindStringSubmatch(text); m != nil {
 		text = m[1] + conditions[m[2]] + text[len(m[0]):]
 	}
-	text = unscaled.ReplaceAllString(scaled.ReplaceAllString(text, "$2*$1"), "[$1+$2*1$3")
-	text = absolute.ReplaceAllStringFunc(text, absoluteAddress)
-	return negative.ReplaceAllStringFunc(text, negativeDisplacement)
+	text = unscaled().ReplaceAllString(scaled().ReplaceAllString(text, "$2*$1"), "[$1+$2*1$3")
+	text = absolute().ReplaceAllStringFunc(text, absoluteAddress)
+	return negative().ReplaceAllStringFunc(text, negativeDisplacement)
 }
 
 func absoluteAddress(operand string) string {
-	m := absolute.FindStringSubmatch(operand)
+	m := absolute().FindStringSubmatch(operand)
 	return cmp.Or(m[1], "ds:") + cmp.Or(m[2], "0x0")
 }
 
 func negativeDisplacement(end string) string {
-	n, _ := strconv.ParseUint(negative.FindStringSubmatch(end)[1], 16, 32)
+	n, _ := strconv.ParseUint(negative().FindStringSubmatch(end)[1], 16, 32)
 	return fmt.Sprintf("-%#x]", -int64(int32(n)))
 }
 
 // memory is an operand in memory in AT&T's syntax: a displacement, a base, an index and its scale. What follows it is a broadcast or a mask.
-var memory = regexp.MustCompile(`^(-?0x[0-9a-f]+)?\((%\w+)?(?:,(%\w+),(\d))?\)(.*)$`)
+var memory = pattern.Lazy(`^(-?0x[0-9a-f]+)?\((%\w+)?(?:,(%\w+),(\d))?\)(.*)$`)
 
 // toIntel turns AT&T's syntax into Intel's: operands from the destination on, without marks of registers and numbers. Operands in memory
 // have no sizes, which the registers beside them show.
@@ -93,7 +94,7 @@ func toIntel(gnu string) string {
 	operands := splitOperands(list)
 	slices.Reverse(operands)
 	for i, o := range operands {
-		if m := memory.FindStringSubmatch(o); m != nil {
+		if m := memory().FindStringSubmatch(o); m != nil {
 			o = intelMemory(m[1], m[2], m[3], m[4]) + m[5]
 		}
 		operands[i] = strings.NewReplacer("%", "", "$", "").Replace(o)

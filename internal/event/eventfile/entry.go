@@ -3,13 +3,13 @@ package eventfile
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/bperf/bperf/internal/event/vendor"
+	"github.com/bperf/bperf/internal/pattern"
 )
 
 // Entry is an object of a file, by the keys of the kernel's files: an event, a metric, both, or something else.
@@ -122,7 +122,7 @@ var pmus = map[string]string{
 }
 
 // own matches units that are the names of PMUs.
-var own = regexp.MustCompile(`^(cpu_|uncore_|hisi_|imx|ali_|arm_|software$|tool$)`)
+var own = pattern.Lazy(`^(cpu_|uncore_|hisi_|imx|ali_|arm_|software$|tool$)`)
 
 // pmu returns the PMU of an entry as in vendor.Event.PMU.
 func (e Entry) pmu() string {
@@ -132,7 +132,7 @@ func (e Entry) pmu() string {
 		return ""
 	case pmus[unit] != "":
 		return pmus[unit]
-	case own.MatchString(unit):
+	case own().MatchString(unit):
 		return unit
 	}
 	return "uncore_" + strings.ToLower(unit)
@@ -219,11 +219,11 @@ func (e Entry) terms() (terms string, period uint64, err error) {
 	return strings.Join(all, ","), period, err
 }
 
-var scaled = regexp.MustCompile(`^([0-9.]+(?:[eE][-+]?[0-9]+)?)(.*)$`)
+var scaled = pattern.Lazy(`^([0-9.]+(?:[eE][-+]?[0-9]+)?)(.*)$`)
 
 // scale returns an event's scale and unit.
 func (e Entry) scale() (float64, string) {
-	m := scaled.FindStringSubmatch(e["ScaleUnit"])
+	m := scaled().FindStringSubmatch(e["ScaleUnit"])
 	if m == nil {
 		return 1, ""
 	}

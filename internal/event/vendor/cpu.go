@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/bperf/bperf/internal/pattern"
 )
 
 // ForCPU returns the table of a CPU, which is named as in $PERF_CPUID of perf: "GenuineIntel-6-8E-A" on x86, the number of MIDR_EL1
@@ -61,9 +63,9 @@ func Fits(cpuid, pattern string) bool {
 }
 
 // removeClasses removes the classes of letters, in which "-" is a range.
-func removeClasses(pattern string) string { return classes.ReplaceAllString(pattern, "") }
+func removeClasses(pattern string) string { return classes().ReplaceAllString(pattern, "") }
 
-var classes = regexp.MustCompile(`\[(\[:\w+:\]|[^]])*\]`)
+var classes = pattern.Lazy(`\[(\[:\w+:\]|[^]])*\]`)
 
 // The parts of MIDR_EL1 that distinguish revisions of a model (Documentation/arch/arm64/cpu-feature-registers.rst).
 const (

@@ -92,7 +92,7 @@ func parseContainerLog(name string) (id string, c inItsPod, ok bool) {
 		return "", inItsPod{}, false
 	}
 	at := strings.LastIndexByte(f[2], '-')
-	if at <= 0 || directoryOf.FindString(f[2][at+1:]) == "" {
+	if at <= 0 || directoryOf().FindString(f[2][at+1:]) == "" {
 		return "", inItsPod{}, false
 	}
 	return f[2][at+1:], inItsPod{pod{printable.Short(f[1], mostName), printable.Short(f[0], mostName)}, printable.Short(f[2][:at], mostName)}, true

@@ -1,8 +1,9 @@
 package container
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/bperf/bperf/internal/pattern"
 )
 
 // A container's ID is 64 hexadecimal digits in all runtimes. A pod's UID is a UUID; for static pods it is a hash of 32 digits.
@@ -13,14 +14,14 @@ const (
 
 var (
 	// A scope that a runtime asked systemd for. libpod-conmon-ID.scope and crio-conmon-ID.scope, which watch a container, do not match.
-	scopeOf = regexp.MustCompile(`^(?:cri-containerd|crio|docker|libpod|nerdctl)-` + idPattern + `\.scope$`)
+	scopeOf = pattern.Lazy(`^(?:cri-containerd|crio|docker|libpod|nerdctl)-` + idPattern + `\.scope$`)
 	// A container's directory where the runtime makes cgroups itself (driver cgroupfs).
-	directoryOf = regexp.MustCompile(`^(?:crio-|libpod-)?` + idPattern + `$`)
+	directoryOf = pattern.Lazy(`^(?:crio-|libpod-)?` + idPattern + `$`)
 	// containerd with the kubelet's driver systemd, but its own driver cgroupfs.
-	mixedOf = regexp.MustCompile(`^[a-z0-9-]*kubepods[a-z0-9-]*-pod` + uidPattern + `\.slice:cri-containerd:` + idPattern + `$`)
+	mixedOf = pattern.Lazy(`^[a-z0-9-]*kubepods[a-z0-9-]*-pod` + uidPattern + `\.slice:cri-containerd:` + idPattern + `$`)
 
-	podSlice     = regexp.MustCompile(`^[a-z0-9-]*kubepods[a-z0-9-]*-pod` + uidPattern + `\.slice$`)
-	podDirectory = regexp.MustCompile(`^pod` + uidPattern + `$`)
+	podSlice     = pattern.Lazy(`^[a-z0-9-]*kubepods[a-z0-9-]*-pod` + uidPattern + `\.slice$`)
+	podDirectory = pattern.Lazy(`^pod` + uidPattern + `$`)
 )
 
 // Parse returns the container that the cgroup with a path belongs to, or else the unit of systemd. The result has the path of that
@@ -43,23 +44,23 @@ func Parse(path string) (Name, bool) {
 		if segment == "" {
 			continue
 		}
-		if m := mixedOf.FindStringSubmatch(segment); m != nil {
+		if m := mixedOf().FindStringSubmatch(segment); m != nil {
 			if !ofUser {
 				uid = hyphens(m[1])
 			}
 			return Name{Path: own, ID: m[2], PodUID: uid}, true
 		}
-		if m := scopeOf.FindStringSubmatch(segment); m != nil {
+		if m := scopeOf().FindStringSubmatch(segment); m != nil {
 			return Name{Path: own, ID: m[1], PodUID: uid}, true
 		}
-		if m := directoryOf.FindStringSubmatch(segment); m != nil && (uid != "" || isRuntime(parent)) {
+		if m := directoryOf().FindStringSubmatch(segment); m != nil && (uid != "" || isRuntime(parent)) {
 			return Name{Path: own, ID: m[1], PodUID: uid}, true
 		}
-		if m := podSlice.FindStringSubmatch(segment); m != nil && !ofUser {
+		if m := podSlice().FindStringSubmatch(segment); m != nil && !ofUser {
 			uid = hyphens(m[1])
 		}
 		inPods = inPods || strings.Contains(segment, "kubepods")
-		if m := podDirectory.FindStringSubmatch(segment); m != nil && inPods && !ofUser {
+		if m := podDirectory().FindStringSubmatch(segment); m != nil && inPods && !ofUser {
 			uid = hyphens(m[1])
 		}
 		switch {

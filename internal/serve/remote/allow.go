@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/bperf/bperf/internal/pattern"
 	"github.com/bperf/bperf/internal/printable"
 )
 
@@ -156,14 +156,14 @@ const maxFrequency = 10_000
 var frequency = number(1, maxFrequency)
 
 // freqTerm matches the term of an event that sets its frequency.
-var freqTerm = regexp.MustCompile(`freq\s*=\s*([^,/}\s]*)`)
+var freqTerm = pattern.Lazy(`freq\s*=\s*([^,/}\s]*)`)
 
 // events allows lists of events, without BPF programs in files and without high frequencies.
 func events(value string) error {
 	if strings.Contains(value, "/map:") || strings.HasSuffix(strings.TrimSpace(value), ".o") || strings.Contains(value, "..") {
 		return errors.New("events name no files of the node")
 	}
-	for _, term := range freqTerm.FindAllStringSubmatch(value, -1) {
+	for _, term := range freqTerm().FindAllStringSubmatch(value, -1) {
 		if err := frequency(term[1]); err != nil {
 			return fmt.Errorf("freq: %w", err)
 		}
@@ -172,10 +172,10 @@ func events(value string) error {
 }
 
 // idList matches lists of CPUs, processes and threads.
-var idList = regexp.MustCompile(`^[0-9][0-9,-]*$`)
+var idList = pattern.Lazy(`^[0-9][0-9,-]*$`)
 
 func ids(value string) error {
-	if !idList.MatchString(value) {
+	if !idList().MatchString(value) {
 		return errors.New("it must be a list of numbers")
 	}
 	return nil
@@ -202,10 +202,10 @@ func selector(value string) error {
 }
 
 // fileFilter matches filters that name a file, as those of address ranges do.
-var fileFilter = regexp.MustCompile(`@\s*/`)
+var fileFilter = pattern.Lazy(`@\s*/`)
 
 func filter(value string) error {
-	if fileFilter.MatchString(value) {
+	if fileFilter().MatchString(value) {
 		return errors.New("filters name no files of the node")
 	}
 	return nil

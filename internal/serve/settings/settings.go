@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v2"
 
+	"github.com/bperf/bperf/internal/pattern"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/serve/push"
 	"github.com/bperf/bperf/internal/userfile"
@@ -202,9 +202,9 @@ func Parse(data []byte) (*Settings, error) {
 
 // unknownKey, repeatedKey and section match what package yaml writes with names of Go types.
 var (
-	unknownKey  = regexp.MustCompile(`field (.*) not found in type settings\.\w+`)
-	repeatedKey = regexp.MustCompile(`field (.*) already set in type settings\.\w+`)
-	section     = regexp.MustCompile(`settings\.\w+`)
+	unknownKey  = pattern.Lazy(`field (.*) not found in type settings\.\w+`)
+	repeatedKey = pattern.Lazy(`field (.*) already set in type settings\.\w+`)
+	section     = pattern.Lazy(`settings\.\w+`)
 )
 
 // readable returns an error of package yaml without names of Go types.
@@ -213,9 +213,9 @@ func readable(err error) error {
 	if wrong := (*yaml.TypeError)(nil); errors.As(err, &wrong) {
 		text = strings.Join(wrong.Errors, "; ")
 	}
-	text = unknownKey.ReplaceAllString(text, "unknown key $1: bperf serve --print-config shows all keys")
-	text = repeatedKey.ReplaceAllString(text, "key $1 is set twice")
-	return errors.New(printable.Text(section.ReplaceAllString(text, "a section")))
+	text = unknownKey().ReplaceAllString(text, "unknown key $1: bperf serve --print-config shows all keys")
+	text = repeatedKey().ReplaceAllString(text, "key $1 is set twice")
+	return errors.New(printable.Text(section().ReplaceAllString(text, "a section")))
 }
 
 // Limits of values.

@@ -10,11 +10,10 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"sync"
 
 	"github.com/bperf/bperf/internal/allowance"
+	"github.com/bperf/bperf/internal/pattern"
 )
 
 // Search configures where to find files and their debugging information. The zero value uses only the paths themselves.
@@ -61,7 +60,7 @@ func MappedFile(pid int32, start, end uint64) string {
 }
 
 // mappedFile matches the paths of MappedFile.
-var mappedFile = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/proc/[0-9]+/map_files/[0-9a-f]+-[0-9a-f]+$`) })
+var mappedFile = pattern.Lazy(`^/proc/[0-9]+/map_files/[0-9a-f]+-[0-9a-f]+$`)
 
 // OpenMapped opens the ELF file at link, a path of MappedFile, in the way that Open opens path. path is where the file was when it was
 // mapped.
