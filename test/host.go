@@ -38,7 +38,7 @@ func hostJobs(b *binaries.Builder, patterns []string, race bool) ([]job, error) 
 func runPackage(ctx context.Context, r *run, b *binaries.Builder, p binaries.Package) error {
 	compile, flags := b.Tests, []string{"-test.v", "-test.paniconexit0"}
 	if r.where.race {
-		compile, flags = b.RaceTests, append(flags, "-test.short", "-test.skip="+raceSkips)
+		compile, flags = b.RaceTests, append(flags, "-test.short", "-test.run="+raceRuns[p.Path()], "-test.skip="+raceSkips)
 	}
 	var bperf, tests string
 	err := r.phase("compile", func() (err error) {

@@ -26,7 +26,7 @@ import (
 func main() {
 	timeout := flag.Duration("timeout", 75*time.Minute, "ends all, and with it tests that hang")
 	slowest := flag.Int("slowest", 0, "print the time of each phase and package, and of the `N` slowest tests")
-	fuzztime := flag.Duration("fuzztime", 5*time.Second, "for each decoder in the step fuzz")
+	fuzztime := flag.Duration("fuzztime", 2*time.Second, "for each decoder in the step fuzz")
 	flag.Parse()
 	steps := flag.Args()
 	if len(steps) == 0 {

@@ -20,8 +20,8 @@ var archPackages = []string{"./internal/perfevent", "./internal/kernel", "./inte
 	"./test/e2e"}
 
 // guests are the kernels that tests run on besides this machine's, and the packages that they run. The longest come first. The oldest kernel,
-// 6.1 on amd64, and the newest, 7.2 on arm64, run all that depend on the kernel. 6.12 runs countPackages on arm64, archPackages on amd64 and,
-// with the long versions of tests, samplePackages on arm64.
+// 6.1 on amd64, and the newest, 7.2 on arm64, run all that depend on the kernel. 6.12 runs archPackages on amd64 and, with the long versions of
+// tests, countPackages and samplePackages on arm64.
 var guests = []struct {
 	kernel   string
 	packages []string
@@ -32,8 +32,7 @@ var guests = []struct {
 }{
 	{kernel: "arm64/testing", packages: slices.Concat(countPackages, samplePackages)},
 	{kernel: "amd64/bookworm", packages: slices.Concat(countPackages, samplePackages)},
-	{kernel: "arm64/trixie", packages: countPackages},
-	{kernel: "arm64/trixie", packages: samplePackages, long: true},
+	{kernel: "arm64/trixie", packages: slices.Concat(countPackages, samplePackages), long: true},
 	{kernel: "arm64/testing", packages: cliPackages},
 	{kernel: "amd64/bookworm", packages: cliPackages},
 	{kernel: "amd64/trixie", packages: archPackages},
@@ -53,8 +52,14 @@ var lockdownPackages = []string{"./internal/kernel", "./internal/sample", "./int
 const lockdownTests = "^(TestLockdown|TestTargets|TestNoFramePointers|TestOffCPUCgroup|TestTopBy|TestStatFollow|TestSharedTruth)$"
 
 // racePackages are tested with the race detector, except for raceSkips: tests that compare what is printed with what perf prints, and tests
-// that only repeat others of the same package, on more recordings or for longer.
+// that only repeat others of the same package, on more recordings or for longer. Of the packages in raceRuns, only tests that match run: of
+// the command line, those of commands in which several goroutines work.
 var racePackages = []string{"./internal/...", "./perfdata"}
+
+var raceRuns = map[string]string{
+	"internal/cli": "^Test(Annotate|Counters|Endings|Interrupted|Maps|On|Profile|Prog|Record|ReportFormats|Script|Serve|" +
+		"Stat(Control|Counts|Functions|Programs|Record|Shared$)|Top)",
+}
 
 const raceSkips = "(BesidePerf|LikePerf|AsPerf|AsPerfDoes|OfPackagedPerf)$|" +
 	"^Test(BothWays|CommandLines|Truth|MiniDebugInfoBounds|PprofHasTheCode)$"

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/bperf/bperf/test/golden"
+	"github.com/bperf/bperf/test/require"
 )
 
 // pageFaults is an event file for a CPU of any vendor: its events are those of a PMU that every machine has.
@@ -38,6 +39,7 @@ func runWith(t *testing.T, variables []string, args ...string) result {
 }
 
 func TestListEventFiles(t *testing.T) {
+	require.NoKernel(t)
 	dir := eventFiles(t, pageFaults)
 	for _, test := range []struct {
 		golden string
@@ -65,6 +67,7 @@ func TestListEventFiles(t *testing.T) {
 
 // TestStatEventFiles counts events of event files, which are found in three ways.
 func TestStatEventFiles(t *testing.T) {
+	require.NoKernel(t)
 	dir, cache := eventFiles(t, pageFaults), t.TempDir()
 	if err := os.Symlink(dir, filepath.Join(cache, "pmu-events")); err != nil {
 		t.Fatal(err)
@@ -99,6 +102,7 @@ func TestStatEventFiles(t *testing.T) {
 }
 
 func TestEventFilesErrors(t *testing.T) {
+	require.NoKernel(t)
 	broken, dir := eventFiles(t, `[{"EventName": "A",`), eventFiles(t, pageFaults)
 	cache := t.TempDir()
 	if err := os.Symlink(broken, filepath.Join(cache, "pmu-events")); err != nil {

@@ -58,6 +58,7 @@ func wantClean(t *testing.T, name, text string, breaks bool) {
 
 // TestHostileNames prints a recording with hostile names in every text format of every command that reads recordings.
 func TestHostileNames(t *testing.T) {
+	require.NoKernel(t)
 	recording := writeHostile(t)
 	commands := [][]string{
 		{"script"}, {"script", "-G", "-F", "+cgroup,+srcline"}, {"script", "--json"}, {"script", "--header"},

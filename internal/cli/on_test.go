@@ -101,6 +101,7 @@ func startNode(t *testing.T, config string) (*daemon, string) {
 }
 
 func TestOn(t *testing.T) {
+	require.NoKernel(t)
 	require.Root(t)
 	d, node := startNode(t, "sessions: {longest: 1m}\n")
 	dir := t.TempDir()

@@ -243,6 +243,7 @@ func TestServeProfiles(t *testing.T) {
 
 // TestServeFlameGraphs has no server to push to: the page has flame graphs nevertheless.
 func TestServeFlameGraphs(t *testing.T) {
+	require.NoKernel(t)
 	require.Root(t)
 	path := filepath.Join(t.TempDir(), "bperf.yml")
 	if err := os.WriteFile(path, []byte("profile: {every: 1s}\n"), 0o600); err != nil {

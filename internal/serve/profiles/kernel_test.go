@@ -167,8 +167,8 @@ func TestTruth(t *testing.T) {
 	truth := truth{t: t, pods: all}
 	var used [2]time.Duration
 	var got, want float64
-	for range 10 { // what a busy machine does to samples by chance becomes small beside their number
-		for range 100 {
+	for range 40 { // what a busy machine does to samples by chance becomes small beside their number
+		for range 25 {
 			for i, l := range loads {
 				used[i] = l.turn() - before[i]
 			}
