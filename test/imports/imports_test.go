@@ -3,9 +3,14 @@ package imports
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -102,5 +107,37 @@ func TestUnusedMethods(t *testing.T) {
 	}
 	if references < 10000 {
 		t.Errorf("the linker printed only %d references; has its format changed?", references)
+	}
+}
+
+// TestExpressionsAreLazy looks for regular expressions that every command would compile at its start.
+func TestExpressionsAreLazy(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir("../../internal", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		files++
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, decl := range file.Decls {
+			if _, variables := decl.(*ast.GenDecl); !variables {
+				continue
+			}
+			ast.Inspect(decl, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "MustCompile" {
+					t.Errorf("%v: compiled at the start: use package pattern", set.Position(s.Pos()))
+				}
+				_, later := n.(*ast.FuncLit)
+				return !later
+			})
+		}
+		return nil
+	})
+	if err != nil || files < 100 {
+		t.Errorf("%d files: %v", files, err)
 	}
 }
