@@ -116,6 +116,36 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// TestServeInside counts inside a BPF program that runs a known number of times.
+func TestServeInside(t *testing.T) {
+	require.Root(t)
+	_, id := onGetSID(t, "of_serve", true)
+	path := filepath.Join(t.TempDir(), "bperf.yml")
+	if err := os.WriteFile(path, []byte("inside: {programs: '"+id+"', events: [page-faults, nosuch]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := startServe(t, "--config", path)
+	got := d.await("/metrics", `bperf_feature_supported\{feature="inside_bpf_programs",reason="(|BPF program [^"]+)"\} [01]`)
+	if !strings.Contains(got, `feature="inside_bpf_programs",reason=""} 1`) {
+		if require.IsGuest() {
+			t.Fatal(got)
+		}
+		t.Skip("the kernel does not let this process trace programs: a guest counts")
+	}
+	if out, err := exec.Command(sid1000.Write(t)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const labels = `name="of_serve",tag="[0-9a-f]{16}",type="tracepoint"`
+	d.await("/metrics", `bperf_bpf_program_run_duration_seconds_count\{`+labels+`\} 1000\n`)
+	for _, pattern := range []string{`bperf_bpf_program_run_duration_seconds_sum\{` + labels + `\} \d`, `bperf_bpf_program_dropped_runs_total\{` + labels + `\} 0\n`,
+		`bperf_bpf_program_events_total\{event="page-faults",` + labels + `\} 0\n`, `bperf_bpf_program_event_supported\{event="nosuch",reason="[^"]+"\} 0\n`} {
+		d.await("/metrics", pattern)
+	}
+	if err := d.stop(syscall.SIGTERM); err != nil {
+		t.Errorf("%v\n%s", err, d.log.String())
+	}
+}
+
 // TestServeReload checks that SIGHUP brings another configuration, and that a bad one changes nothing and says why.
 func TestServeReload(t *testing.T) {
 	require.NoKernel(t)

@@ -121,7 +121,7 @@ func (b *budgeting) next(settled bool) budget.Plan {
 	b.status.Store(&status)
 	b.changing = status.Level != before || !settled
 	plan := status.Plan
-	details := []any{"level", status.Level, "frequency", plan.Frequency, "events", plan.Events, "profile", plan.Profile,
+	details := []any{"level", status.Level, "frequency", plan.Frequency, "inside", plan.Inside, "events", plan.Events, "profile", plan.Profile,
 		"cpu", fmt.Sprintf("%.2f%%", 100*m.CPU.Of), "memory", fmt.Sprintf("%.1fM", m.Memory.Of/(1<<20))}
 	switch {
 	case status.Level > before:
@@ -160,7 +160,7 @@ func shares(s *budget.Status, before, now *cost, perSwitch float64) {
 
 // wanted returns the plan of what the settings ask for.
 func (d *Daemon) wanted(s *settings.Settings, collector *node.Collector) budget.Plan {
-	p := budget.Plan{Events: collector.Counted(), Profile: d.profile != nil}
+	p := budget.Plan{Inside: s.Inside.Programs != "", Events: collector.Counted(), Profile: d.profile != nil}
 	if s.Profile.Event != "" {
 		p.Frequency = s.Profile.Frequency
 	}
@@ -192,6 +192,7 @@ func (d *Daemon) keepBudget() {
 	plan := d.budget.next(d.profile == nil || d.profile.Settled())
 	d.setRate(g.settings, plan)
 	if plan.Events == g.collector.Counted() {
+		d.setInside(g.collector, plan)
 		return
 	}
 	began := time.Now()
@@ -201,9 +202,17 @@ func (d *Daemon) keepBudget() {
 		d.log.Warn("the number of events stays: the counters of another number cannot be opened", "error", err)
 		return
 	}
+	d.setInside(collector, plan)
 	d.use(g.settings, collector, began)
 	if err := g.collector.Close(); err != nil {
 		d.log.Warn("close the counters of another number of events", "error", err)
+	}
+}
+
+// setInside makes the collector count inside BPF programs, or not.
+func (d *Daemon) setInside(c *node.Collector, plan budget.Plan) {
+	if err := c.GiveUpInside(!plan.Inside); err != nil {
+		d.log.Warn("end counting inside BPF programs", "error", err)
 	}
 }
 
@@ -254,6 +263,7 @@ func (b *budgeting) Collect(out chan<- prometheus.Metric) {
 	}
 	givenUp := s.Plan.GivesUp(s.All)
 	send(givenUpDesc, givenUp.Frequency, "sampling_frequency")
+	send(givenUpDesc, givenUp.Inside, "inside_bpf_programs")
 	send(givenUpDesc, givenUp.Events, "events")
 	send(givenUpDesc, givenUp.Stacks, "stacks")
 	if s.Limits.CPU > 0 {

@@ -240,7 +240,7 @@ func (d *Daemon) wait(ctx context.Context, reload <-chan os.Signal, served <-cha
 
 // open opens a collector for the settings. It counts the first most events; 0 for all.
 func open(s *settings.Settings, most int) (*node.Collector, error) {
-	return node.Open(node.Config{Events: s.Events, Most: most, Share: shared.Dir,
+	return node.Open(node.Config{Events: s.Events, Most: most, Share: shared.Dir, Inside: node.Inside(s.Inside),
 		Duty: node.Duty{For: s.Statistics.On, Every: s.Statistics.Every}})
 }
 

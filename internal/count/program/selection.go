@@ -36,15 +36,15 @@ func (s Selection) sharing() func(*bpfprog.Program) bool {
 func (s Selection) among(loaded []*bpfprog.Program) (targets []Target, missing []*bpfprog.NoMatchError) {
 	selected, missing := s.Programs.Select(loaded, bpfprog.Machine{})
 	for _, p := range selected {
-		if !isProbe(p) || s.Programs.Names(p.ID) {
+		if !IsProbe(p) || s.Programs.Names(p.ID) {
 			targets = append(targets, s.targetsOf(p)...)
 		}
 	}
 	return targets, missing
 }
 
-// isProbe reports whether the program belongs to this package: a probe, or a helper.
-func isProbe(p *bpfprog.Program) bool {
+// IsProbe reports whether a program belongs to this package: a probe, or a helper.
+func IsProbe(p *bpfprog.Program) bool {
 	switch p.Type.String() {
 	case "tracing":
 		return slices.Contains([]string{probesProgBperfEntry, probesProgBperfExit, referencesProgBperfRefs}, p.Name)
@@ -56,7 +56,7 @@ func isProbe(p *bpfprog.Program) bool {
 
 // targetsOf returns the program as a target, or its functions that match.
 func (s Selection) targetsOf(p *bpfprog.Program) (targets []Target) {
-	whole := Target{ID: p.ID, Name: p.Name, JITed: p.JITed > 0, ByID: s.Programs.Names(p.ID)}
+	whole := Target{ID: p.ID, Name: p.Name, Type: p.Type.String(), Tag: p.Tag, JITed: p.JITed > 0, ByID: s.Programs.Names(p.ID)}
 	if s.Functions == "" {
 		if p.BTF != 0 && len(p.Functions) > 0 {
 			whole.Function = p.Functions[0].Name

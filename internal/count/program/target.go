@@ -29,6 +29,8 @@ import (
 type Target struct {
 	ID       uint32
 	Name     string
+	Type     string // of the program; empty for a program of this package
+	Tag      string // hash of its instructions, in hexadecimal, as the kernel prints it
 	Function string // name of the function to count, or of the program's main function in BTF; empty without BTF
 	JITed    bool   // compiled to machine code
 	ByID     bool   // selected by its ID: it is an error if it has been unloaded

@@ -143,11 +143,12 @@ func TestLadder(t *testing.T) {
 		pushed bool
 		want   []Plan
 	}{
-		{"all", Plan{19, 6, true}, true, []Plan{{19, 6, true}, {9, 6, true}, {4, 6, true}, {2, 6, true}, {2, 3, true}, {2, 1, true}, {0, 1, false}}},
-		{"not pushed", Plan{19, 6, true}, false, []Plan{{19, 6, true}, {9, 6, true}, {4, 6, true}, {2, 6, true}, {0, 6, false}, {0, 3, false}, {0, 1, false}}},
-		{"no profile", Plan{0, 4, false}, false, []Plan{{0, 4, false}, {0, 2, false}, {0, 1, false}}},
-		{"off-CPU time only", Plan{0, 1, true}, false, []Plan{{0, 1, true}, {0, 1, false}}},
-		{"a low frequency", Plan{3, 1, true}, true, []Plan{{3, 1, true}, {0, 1, false}}},
+		{"all", Plan{19, 6, false, true}, true, []Plan{{19, 6, false, true}, {9, 6, false, true}, {4, 6, false, true}, {2, 6, false, true}, {2, 3, false, true}, {2, 1, false, true}, {0, 1, false, false}}},
+		{"not pushed", Plan{19, 6, false, true}, false, []Plan{{19, 6, false, true}, {9, 6, false, true}, {4, 6, false, true}, {2, 6, false, true}, {0, 6, false, false}, {0, 3, false, false}, {0, 1, false, false}}},
+		{"no profile", Plan{0, 4, false, false}, false, []Plan{{0, 4, false, false}, {0, 2, false, false}, {0, 1, false, false}}},
+		{"off-CPU time only", Plan{0, 1, false, true}, false, []Plan{{0, 1, false, true}, {0, 1, false, false}}},
+		{"a low frequency", Plan{3, 1, false, true}, true, []Plan{{3, 1, false, true}, {0, 1, false, false}}},
+		{"inside", Plan{4, 2, true, true}, true, []Plan{{4, 2, true, true}, {2, 2, true, true}, {2, 2, false, true}, {2, 1, false, true}, {0, 1, false, false}}},
 		{"nothing", Plan{}, true, []Plan{{}}},
 	} {
 		if got := Ladder(test.all, test.pushed); !slices.Equal(got, test.want) {
@@ -158,15 +159,16 @@ func TestLadder(t *testing.T) {
 
 func TestGivesUp(t *testing.T) {
 	require.NoKernel(t)
-	all := Plan{20, 4, true}
+	all := Plan{20, 4, false, true}
 	for _, test := range []struct {
 		all, plan Plan
 		want      GivenUp
 	}{
 		{all, all, GivenUp{}},
-		{all, Plan{5, 4, true}, GivenUp{Frequency: 0.75}},
-		{all, Plan{5, 1, true}, GivenUp{Frequency: 0.75, Events: 0.75}},
-		{all, Plan{0, 1, false}, GivenUp{1, 0.75, 1}},
+		{all, Plan{5, 4, false, true}, GivenUp{Frequency: 0.75}},
+		{all, Plan{5, 1, false, true}, GivenUp{Frequency: 0.75, Events: 0.75}},
+		{all, Plan{0, 1, false, false}, GivenUp{1, 0, 0.75, 1}},
+		{Plan{Inside: true}, Plan{}, GivenUp{Inside: 1}},
 		{Plan{}, Plan{}, GivenUp{}},
 	} {
 		if got := test.plan.GivesUp(test.all); got != test.want {

@@ -4,6 +4,7 @@ package budget
 type Plan struct {
 	Frequency uint64 // of the profile that is taken all the time, in samples per second and CPU; 0 if it samples nothing
 	Events    int    // that are counted: the first ones of the configuration
+	Inside    bool   // something is counted inside BPF programs
 	Profile   bool   // the profile is taken
 }
 
@@ -11,7 +12,7 @@ type Plan struct {
 const leastFrequency = 2
 
 // Ladder returns the plan of each level. The first one is all that the configuration asks for. From level to level the sampling frequency
-// is halved, then the number of events, down to one; at last the profile is given up. A profile that is not pushed is for the page
+// is halved, then counting inside BPF programs is given up, then the number of events is halved, down to one; at last the profile is given up. A profile that is not pushed is for the page
 // only, so it is given up before the events, which others read.
 func Ladder(all Plan, pushed bool) []Plan {
 	plans := []Plan{all}
@@ -27,6 +28,10 @@ func Ladder(all Plan, pushed bool) []Plan {
 		p.Frequency /= 2
 		step()
 	}
+	if p.Inside {
+		p.Inside = false
+		step()
+	}
 	if !pushed {
 		giveUpProfile()
 	}
@@ -40,13 +45,16 @@ func Ladder(all Plan, pushed bool) []Plan {
 
 // GivenUp is what a plan gives up, as shares (0 to 1) of what the configuration asks for.
 type GivenUp struct {
-	Frequency, Events, Stacks float64
+	Frequency, Inside, Events, Stacks float64
 }
 
 // GivesUp returns what p gives up of all. Without the profile, all of the frequency is given up, too.
 func (p Plan) GivesUp(all Plan) (g GivenUp) {
 	if all.Frequency > 0 {
 		g.Frequency = 1 - float64(p.Frequency)/float64(all.Frequency)
+	}
+	if all.Inside && !p.Inside {
+		g.Inside = 1
 	}
 	if all.Events > 0 {
 		g.Events = 1 - float64(p.Events)/float64(all.Events)

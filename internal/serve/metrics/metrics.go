@@ -23,6 +23,7 @@ type Collector struct {
 	mu         sync.Mutex
 	containers *tally[uint64, containerLabels]
 	programs   *tally[uint32, programLabels]
+	inside     *tally[uint32, programLabels]
 	events     int    // of the last snapshot
 	leftOut    uint64 // series, since the collector was made
 }
@@ -34,6 +35,7 @@ func New(read func() (*node.Snapshot, error), limit int) *Collector {
 		limit:      limit,
 		containers: newTally[uint64, containerLabels](),
 		programs:   newTally[uint32, programLabels](),
+		inside:     newTally[uint32, programLabels](),
 	}
 }
 
@@ -51,6 +53,8 @@ func labelsOf(n *container.Name) containerLabels {
 
 // programLabels are the labels of the metrics of BPF programs.
 type programLabels struct{ name, kind, tag string }
+
+var programNames = []string{"name", "type", "tag"}
 
 var containerNames = []string{"container_id", "pod_uid", "namespace", "pod", "container", "cgroup"}
 
@@ -84,12 +88,14 @@ var (
 		"Time that an event was enabled and on a hardware counter of a CPU.", "event", "cpu")
 
 	programRuns = desc("bperf_bpf_program_runs_total",
-		"Runs of loaded BPF programs while the kernel counted them.", "name", "type", "tag")
+		"Runs of loaded BPF programs while the kernel counted them.", programNames...)
 	programTime = desc("bperf_bpf_program_run_seconds_total",
-		"Run time of loaded BPF programs while the kernel measured it.", "name", "type", "tag")
+		"Run time of loaded BPF programs while the kernel measured it.", programNames...)
 
 	eventSupported = desc("bperf_event_supported",
 		"Whether an event of the configuration is counted; if not, the reason.", "event", "reason")
+	insideSupported = desc("bperf_bpf_program_event_supported",
+		"Whether an event of the configuration is counted inside BPF programs; if not, the reason.", "event", "reason")
 	featureSupported = desc("bperf_feature_supported",
 		"Whether bperf counts containers, and BPF programs; if not, or not all of them, the reason.", "feature", "reason")
 	lost = desc("bperf_lost_total",
@@ -112,8 +118,11 @@ var (
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		containerEvents, containerEnabled, containerRunning, containerCPU, containerSwitches, containerOffCPU, nodeEvents, nodeEnabled, nodeRunning,
-		programRuns, programTime, measured, eventSupported, featureSupported, lost, seriesLeftOut, selfCPU, selfMemory, selfBPF,
+		programRuns, programTime, measured, eventSupported, insideSupported, featureSupported, lost, seriesLeftOut, selfCPU, selfMemory, selfBPF,
 	} {
+		out <- d
+	}
+	for _, d := range insideDescs {
 		out <- d
 	}
 }
@@ -130,11 +139,12 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	s := &scrape{out: out, room: c.limit}
 	s.self(snap.Self)
 	s.losses(snap.Losses)
-	events := s.events(snap.Events)
+	events := s.supported(snap.Events, eventSupported)
 	s.feature("containers", snap.NoContainers)
 	s.feature("bpf_programs", snap.NoPrograms)
 	s.cpus(snap.CPUs, events)
 	c.exportPrograms(s, snap.Programs)
+	c.exportInside(s, snap)
 	if len(snap.Events) != c.events {
 		c.events, c.containers = len(snap.Events), newTally[uint64, containerLabels]()
 	}
@@ -266,8 +276,8 @@ func (s *scrape) losses(losses []node.Loss) {
 	}
 }
 
-// events exports which events are counted and returns them. An event that has the label of an earlier one is left out.
-func (s *scrape) events(all []node.Event) []event {
+// supported exports which events are counted and returns them. An event that has the label of an earlier one is left out.
+func (s *scrape) supported(all []node.Event, d *prometheus.Desc) []event {
 	var counted []event
 	seen := map[string]bool{}
 	for i, e := range all {
@@ -277,10 +287,10 @@ func (s *scrape) events(all []node.Event) []event {
 		}
 		seen[name] = true
 		if e.Reason != "" {
-			s.gauge(eventSupported, 0, name, label(e.Reason))
+			s.gauge(d, 0, name, label(e.Reason))
 			continue
 		}
-		s.gauge(eventSupported, 1, name, "")
+		s.gauge(d, 1, name, "")
 		counted = append(counted, event{name, i})
 	}
 	return counted

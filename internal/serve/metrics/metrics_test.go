@@ -4,16 +4,21 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/process"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/serve/container"
@@ -87,9 +92,69 @@ func example() *node.Snapshot {
 			{ID: 2, Name: "drop", Type: "xdp", Tag: "0123456789abcdef", Runs: 5, Time: time.Millisecond},
 			{ID: 3, Name: "idle", Type: "kprobe", Tag: "aaaaaaaaaaaaaaaa"},
 		},
-		NoPrograms: "CAP_SYS_ADMIN is missing",
-		Losses:     []node.Loss{{What: "cgroup_switches", Count: 0}, {What: "programs", Count: 3}, {What: "programs", Count: 1}},
-		Self:       node.Self{CPUTime: 250 * time.Millisecond, Memory: 30 << 20, Programs: map[string]time.Duration{"on_switch": time.Microsecond}, Window: 2 * time.Second},
+		Inside: []node.InProgram{
+			{ID: 1, Name: "drop", Type: "xdp", Tag: "0123456789abcdef", Runs: 3, Dropped: 1, Times: timesOf(1000, 3000), Time: 4000, Readings: []perfevent.Reading{full, {}}},
+			{ID: 2, Name: "drop", Type: "xdp", Tag: "0123456789abcdef", Runs: 2, Times: timesOf(0, 1100), Time: 1100, Readings: []perfevent.Reading{shared, {}}},
+			{ID: 9, Name: "hostile\n\x1b", Type: "kprobe", Readings: make([]perfevent.Reading, 2)},
+		},
+		InsideEvents: []node.Event{{Name: "cycles"}, {Name: "nosuch", Reason: "this CPU has no such event"}},
+		NoInside:     "BPF program old[4]: The kernel does not let this process trace programs",
+		NoPrograms:   "CAP_SYS_ADMIN is missing",
+		Losses:       []node.Loss{{What: "cgroup_switches", Count: 0}, {What: "programs", Count: 3}, {What: "programs", Count: 1}},
+		Self:         node.Self{CPUTime: 250 * time.Millisecond, Memory: 30 << 20, Programs: map[string]time.Duration{"on_switch": time.Microsecond}, Window: 2 * time.Second},
+	}
+}
+
+// timesOf returns the histogram of run times in ns.
+func timesOf(all ...uint64) (r count.Runs) {
+	r.Counted = uint64(len(all))
+	for _, v := range all {
+		r.Buckets[count.BucketOf(v)]++
+	}
+	return r
+}
+
+// TestRunTimes compares the quantiles of the exported histogram with those of the run times.
+func TestRunTimes(t *testing.T) {
+	require.NoKernel(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	times := make([]uint64, 10_000)
+	for i := range times {
+		times[i] = uint64(math.Exp(2 + 15*random.Float64())) // 7 ns to 24 ms
+	}
+	slices.Sort(times)
+	snap := &node.Snapshot{Inside: []node.InProgram{{ID: 1, Name: "p", Times: timesOf(times...)}}}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(New(returning(snap), 1000))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "bperf_bpf_program_run_duration_seconds" })
+	if i < 0 {
+		t.Fatal("no histogram")
+	}
+	h := families[i].Metric[0].GetHistogram()
+	if h.GetSampleCount() != uint64(len(times)) || h.GetSchema() != schema {
+		t.Fatalf("%v", h)
+	}
+	at, inBucket, seen, deltas := int32(0), int64(0), int64(0), h.GetPositiveDelta()
+	for _, span := range h.GetPositiveSpan() {
+		at += span.GetOffset()
+		for range span.GetLength() {
+			inBucket, deltas = inBucket+deltas[0], deltas[1:]
+			seen += inBucket
+			if inBucket > 0 { // the last of these run times is in this bucket, or in one of those beside it that a bucket in ns covers
+				want, got := float64(times[seen-1])/1e9, math.Exp2(float64(at)/(1<<schema))
+				if got < 0.85*want || got > 1.2*want {
+					t.Errorf("%d of the run times are at most %g s, and not %g s", seen, want, got)
+				}
+			}
+			at++
+		}
+	}
+	if seen != int64(len(times)) {
+		t.Errorf("%d run times are in the buckets", seen)
 	}
 }
 

@@ -26,6 +26,7 @@ const (
 // Collector counts from Open to Close. It is safe for concurrent use.
 type Collector struct {
 	events events
+	inside *inside // nil for nothing
 	duty   Duty
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
@@ -46,7 +47,11 @@ func Open(config Config) (*Collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Collector{events: parseEvents(event.Host(), config.Events, config.Most), duty: config.Duty}
+	machine := event.Host()
+	c := &Collector{events: parseEvents(machine, config.Events, config.Most), duty: config.Duty}
+	if c.inside, err = newInside(machine, config.Inside, config.Share); err != nil {
+		return nil, err
+	}
 	if c.counter, err = process.Open(c.events.list, process.ByCgroup, process.Options{Dir: config.Share, OffCPU: true}); err != nil {
 		return nil, err
 	}
@@ -69,6 +74,9 @@ func Open(config Config) (*Collector, error) {
 	c.cancel = cancel
 	c.ended.Go(func() { c.follow(ctx) })
 	c.ended.Go(func() { c.measure(ctx) })
+	if c.inside != nil {
+		c.ended.Go(func() { c.inside.follow(ctx) })
+	}
 	return c, nil
 }
 
@@ -119,6 +127,9 @@ func (c *Collector) Close() error {
 	}
 	err := errors.Join(c.failed, c.counter.Close())
 	c.counter, c.last = nil, nil
+	if c.inside != nil {
+		err = errors.Join(err, c.inside.close())
+	}
 	return err
 }
 
@@ -171,6 +182,11 @@ func (c *Collector) read(now time.Time) (*Snapshot, error) {
 		s.NotShared = err.Error()
 	}
 	s.Programs, s.NoPrograms = c.programs.list(), c.programs.reason()
+	if c.inside != nil {
+		if err := c.inside.read(s); err != nil {
+			return nil, err
+		}
+	}
 	s.Self, err = c.self()
 	return s, err
 }
@@ -180,6 +196,14 @@ func (c *Collector) Self() (Self, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.self()
+}
+
+// GiveUpInside gives up counting inside BPF programs, or takes it up again within some seconds.
+func (c *Collector) GiveUpInside(up bool) error {
+	if c.inside == nil {
+		return nil
+	}
+	return c.inside.give(up)
 }
 
 // Counted returns the number of events that are counted.

@@ -13,6 +13,7 @@ type Config struct {
 	Most   int            // count only this many events, the first ones: the others are given up to keep a budget; 0 for all
 	Dirs   container.Dirs // those of container.FindDirs if empty
 	Share  string         // directory in bpffs of the sessions to share perf events with, usually shared.Dir; empty to share none
+	Inside Inside         // what is counted inside BPF programs
 	Duty   Duty           // one second in sixty if zero
 }
 

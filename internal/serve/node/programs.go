@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/internal/count/program"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/procfs"
 )
@@ -30,8 +31,11 @@ type window struct {
 	switches uint64          // context switches of the machine
 }
 
-// profiling is the name of all programs of profiles: they come and go with requests.
-const profiling = "profiles"
+// Names of own programs that come and go: those of profiles, and those that count inside other programs.
+const (
+	profiling = "profiles"
+	probing   = "inside"
+)
 
 // reason returns why programs are missing or old, or "".
 func (p *programs) reason() string {
@@ -67,7 +71,11 @@ func (p *programs) add(o *window) {
 		one.Window += o.Window
 		loaded[seen.ID] = one
 		name, is := p.own[seen.ID]
-		if !is && o.held[seen.ID] {
+		switch {
+		case is || !o.held[seen.ID]:
+		case program.IsProbe(seen.Program):
+			name, is = probing, true
+		default:
 			name, is = profiling, true
 		}
 		if is {

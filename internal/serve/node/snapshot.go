@@ -18,8 +18,12 @@ type Snapshot struct {
 	Containers []Container // those that run, and those that ended a short time ago; also units of systemd, without an ID
 	Programs   []Program   // those that are loaded
 
+	Inside       []InProgram // the BPF programs in which something is counted; nil if the configuration asks for none
+	InsideEvents []Event     // that are counted in them
+
 	NoContainers string // why there are none, or why some are missing; "" if they are there
 	NoPrograms   string // why Programs are missing or old; "" if they are there
+	NoInside     string // why nothing is counted inside BPF programs, or not in all that the configuration selects; "" if it is
 	NotShared    string // why the events take counters of their own beside those of other sessions, though Config.Share is set; "" if they do not
 
 	Losses []Loss

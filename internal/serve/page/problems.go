@@ -23,7 +23,7 @@ func (v *view) problems() []problem {
 		}
 	}
 	for _, p := range []problem{{"Containers are missing", s.NoContainers, ""}, {"BPF programs are missing", s.NoPrograms, ""},
-		{"Counters are not shared with other sessions of bperf", s.NotShared, ""}} {
+		{"Counting inside BPF programs", s.NoInside, ""}, {"Counters are not shared with other sessions of bperf", s.NotShared, ""}} {
 		if p.why != "" {
 			all = append(all, p)
 		}

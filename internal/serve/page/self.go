@@ -89,6 +89,9 @@ func givesUp(s *budget.Status) (all []string) {
 	} else if s.Plan.Frequency < s.All.Frequency {
 		all = append(all, fmt.Sprintf("samples: %d Hz of %d Hz", s.Plan.Frequency, s.All.Frequency))
 	}
+	if s.All.Inside && !s.Plan.Inside {
+		all = append(all, "counts inside BPF programs")
+	}
 	if s.Plan.Events < s.All.Events {
 		all = append(all, fmt.Sprintf("events: the first %d of %d are counted", s.Plan.Events, s.All.Events))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v2"
 
+	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/pattern"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/serve/push"
@@ -36,6 +37,7 @@ type Settings struct {
 	Events      []string   `yaml:"events"`
 	SeriesLimit int        `yaml:"series_limit"`
 	Statistics  Statistics `yaml:"bpf_statistics"`
+	Inside      Inside     `yaml:"inside"`
 
 	Profile Profile       `yaml:"profile"`
 	Push    []push.Config `yaml:"push"`
@@ -47,6 +49,22 @@ type Settings struct {
 	Sessions Sessions `yaml:"sessions"`
 
 	Log Log `yaml:"log"`
+}
+
+// Inside says what is counted inside BPF programs.
+type Inside struct {
+	Programs string   `yaml:"programs"` // "" for none
+	Events   []string `yaml:"events"`
+}
+
+func (i *Inside) check() error {
+	if i.Programs == "" {
+		return nil
+	}
+	if _, err := bpfprog.Parse(i.Programs); err != nil {
+		return fmt.Errorf("inside: programs: %w", err)
+	}
+	return checkEvents(i.Events, "inside: ")
 }
 
 // Profile is the profile of the whole machine.
@@ -237,13 +255,11 @@ func (s *Settings) Check() error {
 			return fmt.Errorf("listen: %w", err)
 		}
 	}
-	if n := len(s.Events); n > maxEvents {
-		return fmt.Errorf("events: there are %d: at most %d are possible", n, maxEvents)
+	if err := checkEvents(s.Events, ""); err != nil {
+		return err
 	}
-	for _, e := range s.Events {
-		if e == "" {
-			return errors.New("events: a name is empty")
-		}
+	if err := s.Inside.check(); err != nil {
+		return err
 	}
 	if s.SeriesLimit < 1 || s.SeriesLimit > maxSeries {
 		return fmt.Errorf("series_limit: %d is not between 1 and %d", s.SeriesLimit, maxSeries)
@@ -278,6 +294,17 @@ func (s *Settings) Check() error {
 	}
 	if s.Log.Format != "logfmt" && s.Log.Format != "json" {
 		return fmt.Errorf("log: unknown format %q: logfmt and json are possible", printable.Text(s.Log.Format))
+	}
+	return nil
+}
+
+// checkEvents checks a list of events. Errors begin with the name of its section.
+func checkEvents(events []string, section string) error {
+	if n := len(events); n > maxEvents {
+		return fmt.Errorf("%sevents: there are %d: at most %d are possible", section, n, maxEvents)
+	}
+	if slices.Contains(events, "") {
+		return fmt.Errorf("%sevents: a name is empty", section)
 	}
 	return nil
 }

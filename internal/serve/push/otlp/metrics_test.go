@@ -3,10 +3,12 @@ package otlp
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/proto"
 
@@ -34,12 +36,55 @@ func family(name string, kind dto.MetricType, values map[string]float64, labels 
 	return f
 }
 
+// histogram returns a native histogram whose buckets have these counts.
+func histogram(t *testing.T, zero uint64, buckets map[int]int64) *dto.Metric {
+	t.Helper()
+	all := zero
+	for _, n := range buckets {
+		all += uint64(n)
+	}
+	desc := prometheus.NewDesc("times", "Help of times.", nil, prometheus.Labels{"pod": "a"})
+	h, err := prometheus.NewConstNativeHistogram(desc, all, 0.25, buckets, nil, zero, 3, 1e-10, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m dto.Metric
+	if err := h.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return &m
+}
+
+// TestDense has spans that no histogram of this program has.
+func TestDense(t *testing.T) {
+	span := func(offset int32, length uint32) *dto.BucketSpan {
+		return &dto.BucketSpan{Offset: &offset, Length: &length}
+	}
+	for _, test := range []struct {
+		h      *dto.Histogram
+		first  int32
+		counts []uint64
+	}{
+		{&dto.Histogram{}, 0, nil},
+		{&dto.Histogram{PositiveSpan: []*dto.BucketSpan{span(3, 2), span(1, 1)}, PositiveDelta: []int64{5, -1, 2}}, 2, []uint64{5, 4, 0, 6}},
+		{&dto.Histogram{PositiveSpan: []*dto.BucketSpan{span(3, 2), span(-9, 1)}, PositiveDelta: []int64{5, -1, 2}}, 2, []uint64{5, 4}},
+		{&dto.Histogram{PositiveSpan: []*dto.BucketSpan{span(0, 1), span(1<<30, 1)}, PositiveDelta: []int64{5, 1}}, -1, []uint64{5}},
+		{&dto.Histogram{PositiveSpan: []*dto.BucketSpan{span(0, 1<<31)}, PositiveDelta: []int64{5, 1}}, -1, []uint64{5, 6}},
+	} {
+		if first, counts := dense(test.h); first != test.first || !slices.Equal(counts, test.counts) {
+			t.Errorf("%v: %d, %d", test.h, first, counts)
+		}
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	m := NewMetrics([]Attribute{{"service.name", "bperf"}, {"host.name", "evil\n\xff"}}, start, start.Add(time.Minute))
 	for _, f := range []*dto.MetricFamily{
 		family("events_total", dto.MetricType_COUNTER, map[string]float64{"a": 12, "evil\x1b": 1 << 60}, "a", "b", "evil\x1b"),
 		family("level", dto.MetricType_GAUGE, map[string]float64{"a": -0.5, "b": math.Inf(1)}, "a", "b"),
 		family("other", dto.MetricType_UNTYPED, map[string]float64{"": 3}, ""),
+		{Name: proto.String("times"), Help: proto.String("Help of times."), Type: dto.MetricType_HISTOGRAM.Enum(), Metric: []*dto.Metric{
+			histogram(t, 1, map[int]int64{-20: 3, -18: 2, 5: 1}), histogram(t, 0, map[int]int64{1: 4}), histogram(t, 0, nil), {Histogram: &dto.Histogram{}}}},
 		family("summary", dto.MetricType_SUMMARY, nil, "a"),
 		family("nothing", dto.MetricType_GAUGE, nil),
 	} {
@@ -50,7 +95,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatalf("%v\n%s", err, dump(m.Bytes()))
 	}
 	golden.Compare(t, "testdata/metrics.txt", got)
-	if m.Points() != 6 {
+	if m.Points() != 9 {
 		t.Errorf("%d points", m.Points())
 	}
 	if size := m.Size(); size > len(m.Bytes()) || size < len(m.Bytes())*9/10 {
@@ -86,6 +131,10 @@ func decodeMetrics(data []byte) (text string, err error) {
 func metric(out *strings.Builder, data []byte) {
 	fields := must(parse(data))
 	fmt.Fprintf(out, "metric %s %q", one(fields, 1).data, one(fields, 2).data)
+	if exponential := one(fields, 10); exponential.data != nil {
+		exponentialHistogram(out, must(parse(exponential.data)))
+		return
+	}
 	gauge, sum := one(fields, 5), one(fields, 7)
 	check((gauge.data == nil) != (sum.data == nil), "a metric has no kind, or two")
 	if sum.data != nil {
@@ -105,6 +154,21 @@ func metric(out *strings.Builder, data []byte) {
 			}
 		}
 		out.WriteString("\n")
+	}
+}
+
+func exponentialHistogram(out *strings.Builder, fields []field) {
+	fmt.Fprintf(out, " exponential temporality %d\n", one(fields, 2).value)
+	zigzag := func(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
+	for _, p := range fields {
+		if p.number != 1 {
+			continue
+		}
+		point := must(parse(p.data))
+		buckets := must(parse(one(point, 8).data))
+		fmt.Fprintf(out, "  %d, sum %v, scale %d, %d up to %v, from %d: % x, from %d to %d %s\n", one(point, 4).value, math.Float64frombits(one(point, 5).value),
+			zigzag(one(point, 6).value), one(point, 7).value, math.Float64frombits(one(point, 14).value), zigzag(one(buckets, 1).value), one(buckets, 2).data,
+			one(point, 2).value, one(point, 3).value, keyValue(one(point, 1).data))
 	}
 }
 

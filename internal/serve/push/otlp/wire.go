@@ -1,6 +1,9 @@
 package otlp
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // message is a protobuf message in the wire format (https://protobuf.dev/programming-guides/encoding). Fields with the value 0 are left
 // out, as proto3 does.
@@ -29,6 +32,16 @@ func (m message) fixed(field int, v uint64) message {
 		return m
 	}
 	return binary.LittleEndian.AppendUint64(m.tag(field, wireFixed64), v)
+}
+
+// double appends a number even if it is 0: it is there.
+func (m message) double(field int, v float64) message {
+	return binary.LittleEndian.AppendUint64(m.tag(field, wireFixed64), math.Float64bits(v))
+}
+
+// signed appends a field of the type sint32.
+func (m message) signed(field int, v int32) message {
+	return m.number(field, uint64(uint32(v)<<1)^uint64(uint32(v>>31)))
 }
 
 // index appends a position in a table.
