@@ -300,7 +300,7 @@ func (d *Daemon) Reload() error {
 	}
 	collector, began := g.collector, g.began
 	recount := !slices.Equal(s.Events, g.settings.Events) || s.Statistics != g.settings.Statistics ||
-		s.Budget.Limits != g.settings.Budget.Limits
+		s.Budget.Limits != g.settings.Budget.Limits || !reflect.DeepEqual(s.Inside, g.settings.Inside)
 	if recount {
 		began = time.Now()
 		if collector, err = open(s, 0); err != nil {

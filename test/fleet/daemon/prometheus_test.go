@@ -39,17 +39,23 @@ scrape_configs:
 // startPrometheus starts a Prometheus that scrapes a node. rules is the path of a file of rules, or empty.
 func startPrometheus(t *testing.T, n *node, rules string) *engine {
 	t.Helper()
+	config := "global: {evaluation_interval: 1s}\n"
+	if rules != "" {
+		config += fmt.Sprintf("rule_files: [%s]\n", rules)
+	}
+	return runPrometheus(t, config+n.job())
+}
+
+// runPrometheus starts a Prometheus with a configuration and further flags.
+func runPrometheus(t *testing.T, config string, flags ...string) *engine {
+	t.Helper()
 	prometheus, err := engines.Get(engines.Prometheus)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := filepath.Join(t.TempDir(), "prometheus.yml")
-	content := "global: {evaluation_interval: 1s}\n"
-	if rules != "" {
-		content += fmt.Sprintf("rule_files: [%s]\n", rules)
-	}
-	write(t, config, content+n.job())
-	s := start(t, exec.Command(prometheus, "--config.file="+config, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address=127.0.0.1:0"))
+	path := filepath.Join(t.TempDir(), "prometheus.yml")
+	write(t, path, config)
+	s := start(t, exec.Command(prometheus, append(flags, "--config.file="+path, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address=127.0.0.1:0")...))
 	return &engine{t, s.logged(`msg="Listening on" address=(\S+)`)}
 }
 
