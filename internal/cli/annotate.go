@@ -150,6 +150,7 @@ func (a *annotateFlags) writeRecords(cmd *cobra.Command) error {
 }
 
 func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
+	a.fetch(cmd.ErrOrStderr())
 	reader, err := a.open(cmd.InOrStdin())
 	if err != nil {
 		return nil, err
@@ -161,6 +162,7 @@ func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
 	}
 	options.NoInline = true
 	a.options.Allowance, a.options.SymFS, a.options.BuildIDs, a.options.Mangled = options.Allowance, options.SymFS, options.BuildIDs, options.Mangled
+	a.options.Debuginfod = options.Debuginfod
 	r := replay.New(reader, options)
 	defer r.Close()
 	samples, err := annotate.Collect(r, reader, &a.options)

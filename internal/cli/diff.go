@@ -69,6 +69,7 @@ func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
 	if f.rows.NoHeads {
 		cmd.SetErr(io.Discard)
 	}
+	f.input.fetch(cmd.ErrOrStderr())
 	var profiles []*profile.Profile
 	for _, name := range names {
 		if f.dump {

@@ -197,6 +197,11 @@ func (o *profileOptions) sampling(cmd *cobra.Command, recording *record.Config, 
 	if err != nil {
 		return nil, nil, err
 	}
+	notes := cmd.ErrOrStderr()
+	if o.quiet {
+		notes = io.Discard
+	}
+	o.symbols.fetch(notes)
 	cfg := &sample.Config{Record: *recording, By: by, Keep: keep | format.keys, Entries: o.entries, Replay: o.symbols.options()}
 	cfg.Record.NoIdle = o.noIdle
 	o.setBlocked(given, cfg)

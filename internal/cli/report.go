@@ -352,6 +352,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if f.NoHeads {
 		cmd.SetErr(io.Discard)
 	}
+	f.input.fetch(cmd.ErrOrStderr())
 	recording, err := f.input.open(cmd.InOrStdin())
 	if err != nil {
 		return err

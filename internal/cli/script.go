@@ -124,6 +124,7 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 			return badOptionf("-S %s: this is no address", s)
 		}
 	}
+	f.fetch(cmd.ErrOrStderr())
 	reader, err := f.open(cmd.InOrStdin())
 	if err != nil {
 		return err

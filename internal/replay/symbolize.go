@@ -35,7 +35,7 @@ type symbols struct {
 // search returns the paths where files are searched.
 func (r *Replay) search() object.Search {
 	s := object.DefaultSearch(r.options.BuildIDs)
-	s.Allowance = r.options.Allowance
+	s.Allowance, s.Debuginfod, s.Lines = r.options.Allowance, r.options.Debuginfod, r.options.Lines
 	if r.options.SymFS != "" {
 		s.Root = r.options.SymFS
 		for i, dir := range s.Debug {
@@ -197,6 +197,12 @@ type userFile struct {
 }
 
 func (u *userFile) open() *object.File {
+	u.prepare()
+	return u.file
+}
+
+// prepare opens the file, unless it was opened or closed before.
+func (u *userFile) prepare() {
 	u.once.Do(func() {
 		var err error
 		if u.dso.Name == "[vdso]" {
@@ -209,7 +215,6 @@ func (u *userFile) open() *object.File {
 			u.file = nil
 		}
 	})
-	return u.file
 }
 
 // close closes the file. No handler may be running. From then on it has no symbols.
@@ -257,6 +262,11 @@ func (u *userFile) find() (*object.File, error) {
 	}
 	if file := u.findMapped(id); file != nil {
 		return file, nil
+	}
+	if u.replay.options.Debuginfod != nil {
+		if file, notFetched := u.replay.search().Fetch(u.dso.Path, id); notFetched == nil {
+			return file, nil
+		}
 	}
 	return nil, err
 }
