@@ -194,7 +194,7 @@ func sourceName(file string) string {
 	const longest = 117
 	hash, plain := uint32(5381), []byte(file)
 	for i, c := range plain {
-		hash = hash*33 + uint32(c)
+		hash = hash*33 + uint32(int8(c)) // as C does on x86-64, where char is signed
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
 		if !letter && (c < '0' || c > '9') && c != '-' && c != '.' && c != '_' {
 			plain[i] = '#'

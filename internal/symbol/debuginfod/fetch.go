@@ -82,8 +82,7 @@ type reply struct {
 
 // fetch writes what the servers answer to a request to a file. It asks all of them at once, and takes the first file that passes the check.
 func (w *webClient) fetch(ctx context.Context, q request, to *os.File, t *transfer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, w.settings.maxTime, fmt.Errorf("%w: the file takes longer than %v, and $DEBUGINFOD_MAXTIME sets that time, in seconds",
-		errSilent, w.settings.maxTime))
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	replies := make(chan *reply, len(w.servers)) // has room for all, so that no request waits for this function
 	var asking sync.WaitGroup
@@ -124,7 +123,7 @@ func (w *webClient) fetch(ctx context.Context, q request, to *os.File, t *transf
 			return nil
 		case errors.Is(err, ErrMissing):
 			continue
-		case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
+		case ctx.Err() != nil:
 			return ctx.Err()
 		}
 		failed = w.blame(r.of, err)
@@ -174,7 +173,7 @@ func (e *sizeError) Error() string { return e.why }
 func (w *webClient) ask(ctx context.Context, s *server, path string) *reply {
 	r := &reply{of: s}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.pace = startPace(w.settings.timeout, r.cancel)
+	r.pace = startPace(w.settings, r.cancel)
 	defer r.pace.stop()
 	u := *s.url
 	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/")+"/"+path, ""
@@ -245,7 +244,7 @@ func (w *webClient) take(r *reply, to *os.File, limit int64, t *transfer) error 
 	if err := to.Truncate(0); err != nil {
 		return err
 	}
-	r.pace = startPace(w.settings.timeout, r.cancel)
+	r.pace = startPace(w.settings, r.cancel)
 	defer r.pace.stop()
 	buffer, got := make([]byte, 64<<10), int64(0)
 	for {
@@ -273,16 +272,20 @@ func (w *webClient) take(r *reply, to *os.File, limit int64, t *transfer) error 
 	}
 }
 
-// pace ends the request to a server that sends less than slowest bytes within a time.
+// pace ends the request to a server that sends less than slowest bytes within settings.timeout, or that takes longer than settings.maxTime.
 type pace struct {
 	got   atomic.Int64 // bytes since the last check
+	whole *time.Timer
 	mu    sync.Mutex
 	timer *time.Timer // nil without a limit
 	ended bool
 }
 
-func startPace(limit time.Duration, cancel context.CancelCauseFunc) *pace {
-	p := &pace{}
+func startPace(s *settings, cancel context.CancelCauseFunc) *pace {
+	limit := s.timeout
+	p := &pace{whole: time.AfterFunc(s.maxTime, func() {
+		cancel(fmt.Errorf("%w: a file takes longer than %v, and $DEBUGINFOD_MAXTIME sets that time, in seconds", errSilent, s.maxTime))
+	})}
 	if limit == 0 {
 		return p
 	}
@@ -309,6 +312,7 @@ func (p *pace) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
+	p.whole.Stop()
 	if p.timer != nil {
 		p.timer.Stop()
 	}

@@ -29,7 +29,7 @@ type settings struct {
 	servers []*url.URL
 	cache   string        // directory
 	timeout time.Duration // in which a server must send slowest bytes; 0 for no limit
-	maxTime time.Duration // for a whole file
+	maxTime time.Duration // for the answer of a server, and for a whole file
 	maxSize int64         // of a file, in bytes
 	headers http.Header
 	notes   []string // what of the environment is ignored, and why
