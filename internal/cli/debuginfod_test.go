@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -96,6 +97,12 @@ func TestDebuginfodServer(t *testing.T) {
 	s.wantNamed(t, "", cache, false)
 	s.wantNamed(t, url, cache, true)
 	s.wantNamed(t, "http://127.0.0.1:1", cache, true) // all is in the cache
+	if os.Geteuid() == 0 {
+		got := run(t, withDebuginfod(url, t.TempDir(), "profile", "-e", "cpu-clock:u", s.program))
+		if got.status != 0 || !strings.Contains(got.stdout, "spin") {
+			t.Errorf("profile: %+v", got)
+		}
+	}
 	if err := os.Rename(s.program, s.program+".gone"); err != nil {
 		t.Fatal(err)
 	}
@@ -190,6 +197,61 @@ func has(t *testing.T, url string) error {
 		err = fmt.Errorf("%s", r.Status)
 	}
 	return firstError(err, r.Body.Close())
+}
+
+// TestDebuginfodAtOnce has a server that answers nothing before it was asked for both files that samples are in.
+func TestDebuginfodAtOnce(t *testing.T) {
+	require.Tools(t, "gcc", "strip")
+	dir := t.TempDir()
+	const spin = "void spin_%s(void) { for (volatile long i = 0; i < 50000000; i++); }\n"
+	whole := map[string][]byte{} // by the path on the server
+	for _, part := range []struct {
+		file, source string
+		flags        []string
+	}{
+		{"libspin.so", fmt.Sprintf(spin, "library"), []string{"-shared", "-fPIC"}},
+		{"program", fmt.Sprintf(spin, "program") + "void spin_library(void);\nint main(void) { spin_program(); spin_library(); }\n", []string{"-L.", "-Wl,-rpath," + dir}},
+	} {
+		file := filepath.Join(dir, part.file)
+		build := exec.Command("gcc", append(part.flags, "-g", "-Wl,--build-id", "-o", file, "-x", "c", "-", "-lspin")...)
+		if part.file == "libspin.so" {
+			build.Args = build.Args[:len(build.Args)-1]
+		}
+		build.Dir, build.Stdin = dir, strings.NewReader(part.source)
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("gcc: %v, %s", err, out)
+		}
+		id, err := object.Search{}.BuildID(file)
+		data, readErr := os.ReadFile(file)
+		if err := firstError(err, readErr); err != nil {
+			t.Fatal(err)
+		}
+		whole[fmt.Sprintf("/buildid/%x/debuginfo", id)] = data
+		if out, err := exec.Command("strip", file).CombinedOutput(); err != nil {
+			t.Fatalf("strip: %v, %s", err, out)
+		}
+	}
+	recording := filepath.Join(dir, "perf.data")
+	if got := run(t, bperf("record", "-q", "-e", "cpu-clock:u", "-o", recording, filepath.Join(dir, "program"))); got.status != 0 {
+		t.Fatalf("%+v", got)
+	}
+	var both sync.WaitGroup
+	both.Add(len(whole))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		data, there := whole[r.URL.Path]
+		if !there {
+			http.NotFound(w, r)
+			return
+		}
+		both.Done()
+		both.Wait()
+		_, _ = w.Write(data)
+	}))
+	defer server.Close()
+	got := run(t, withDebuginfod(server.URL, t.TempDir(), "report", "-i", recording, "-s", "sym", "--stdio"))
+	if got.status != 0 || !strings.Contains(got.stdout, "] spin_program") || !strings.Contains(got.stdout, "] spin_library") {
+		t.Errorf("%+v", got)
+	}
 }
 
 // TestDebuginfodHangs has a server that never answers, and one that answers garbage: the report goes on without them, and Ctrl-C ends it at

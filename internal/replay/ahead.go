@@ -25,6 +25,18 @@ type ahead struct {
 	working sync.WaitGroup
 }
 
+func newAhead(o *Options) *ahead {
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-o.Allowance.Over():
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	return &ahead{ctx: ctx, stop: stop, noStacks: o.NoStacks, seen: map[*userFile]bool{}}
+}
+
 // add asks for the files of user code in samples.
 func (a *ahead) add(items []Item) {
 	for i := range items {

@@ -56,7 +56,7 @@ func (r *Replay) kernelSymbols() (finder, error) {
 		}
 		release := r.reader.Features().Text(perfdata.FeatureOSRelease)
 		for _, file := range []string{"/usr/lib/debug/boot/vmlinux-" + release, "/usr/lib/debug/lib/modules/" + release + "/vmlinux", "/boot/vmlinux-" + release} {
-			if find, err := r.vmlinux(r.localSearch(), file, id); err == nil {
+			if find, err := r.vmlinux(r.search(), file, id); err == nil {
 				return find, nil
 			}
 		}
@@ -68,20 +68,13 @@ func (r *Replay) kernelSymbols() (finder, error) {
 	return nil, errors.Join(errs...)
 }
 
-// localSearch is search without debuginfod: the debugging information of kernels takes hundreds of MB, and their symbols are in the files.
-func (r *Replay) localSearch() object.Search {
-	s := r.search()
-	s.Debuginfod = nil
-	return s
-}
-
 // cachedKernel returns a finder for a file that perf buildid-cache keeps.
 func (r *Replay) cachedKernel(name, id string) (finder, error) {
 	file := filepath.Join(r.search().Cache, "[kernel.kallsyms]", id, name)
 	if name == "kallsyms" {
 		return r.kallsyms(file)
 	}
-	return r.vmlinux(r.localSearch(), file, id)
+	return r.vmlinux(r.search(), file, id)
 }
 
 const kallsymsFile = "/proc/kallsyms"

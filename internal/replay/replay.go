@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"context"
 	"io"
 	"math"
 	"runtime"
@@ -78,9 +77,8 @@ func New(reader *perfdata.Reader, o Options) *Replay {
 	}
 	r := &Replay{reader: reader, options: o, locations: &locations{}, on: o.Filter.Switches.On == "", readings: readings{}}
 	if o.Debuginfod != nil {
-		ctx, stop := context.WithCancel(context.Background())
-		r.ahead = &ahead{ctx: ctx, stop: stop, noStacks: o.NoStacks, seen: map[*userFile]bool{}}
-		r.options.Debuginfod = o.Debuginfod.WithContext(ctx)
+		r.ahead = newAhead(&o)
+		r.options.Debuginfod = o.Debuginfod.WithContext(r.ahead.ctx)
 	}
 	r.sums.replay = r
 	r.symbols = &symbols{replay: r, problems: map[string]bool{}, known: map[uint64]*Symbol{}}

@@ -26,6 +26,10 @@ func (s Search) Fetch(path, buildID string) (*File, error) {
 	return f, nil
 }
 
+// FetchDebug gives f, which was opened without Debuginfod, the debugging information that Open would have found with it. It is called before
+// the first lookup.
+func (s Search) FetchDebug(f *File) { s.addDebug(f) }
+
 // fetchDebug opens the debugging information of a build, from debuginfod. path is that of the file it belongs to.
 func (s Search) fetchDebug(buildID, path string) (*File, error) {
 	return s.fetched(s.Debuginfod.Debuginfo, buildID, path)
@@ -62,10 +66,10 @@ func isBuild(f *os.File, buildID string) error {
 
 // wantsMore reports whether f lacks what debugging information would add. A function table of Go has it all.
 func (s Search) wantsMore(f *File) bool {
-	if f.goTable() != nil {
+	if !s.Lines && (f.image.section(".symtab") != nil || f.image.section(".gnu_debugdata") != nil) {
 		return false
 	}
-	return s.Lines || f.image.section(".symtab") == nil && f.image.section(".gnu_debugdata") == nil
+	return f.goTable() == nil
 }
 
 // fetchSource reads a source file of debuginfod's.

@@ -173,14 +173,16 @@ func (s Search) roots() []string {
 
 // addDebug opens the files with symbols and lines that f itself lacks.
 func (s Search) addDebug(f *File) {
-	if !f.image.hasDWARF() {
+	if f.debug == nil && !f.image.hasDWARF() {
 		f.debug = s.findDebug(f)
 	}
 	holder := f
 	if f.debug != nil {
 		holder = f.debug
 	}
-	f.sup = s.findSupplement(f, holder)
+	if f.sup == nil {
+		f.sup = s.findSupplement(f, holder)
+	}
 }
 
 // findDebug opens the file with the debugging information of f: that of its build, or else the one that .gnu_debuglink names, or else one
