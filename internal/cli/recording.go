@@ -151,6 +151,12 @@ type symbolFlags struct {
 	debuginfod *debuginfod.Client // nil without fetch, and without $DEBUGINFOD_URLS
 }
 
+// debuginfodHelp is the last part of the help of commands that fetch.
+const debuginfodHelp = `
+
+If $DEBUGINFOD_URLS is set, what is not on this machine comes from these debuginfod servers: debugging information of programs without
+symbols, and source files. The variables of debuginfod-client-config(7) apply.`
+
 // fetch makes options fetch what is not on this machine from the debuginfod servers that the user has named, if any. notes gets problems
 // with them and, if it is a terminal, the progress.
 func (f *symbolFlags) fetch(notes io.Writer) {

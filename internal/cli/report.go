@@ -30,7 +30,7 @@ func newReportCommand() *cobra.Command {
 		Long: `report reads a recording of bperf record or perf record and shows in which functions the samples were taken and what called
 these functions, as perf report --stdio does. With --format it writes files for other tools.
 
-An argument is the recording or, if it is no name of one, selects the functions with this text in their names.`,
+An argument is the recording or, if it is no name of one, selects the functions with this text in their names.` + debuginfodHelp,
 		Example: `  bperf report
   bperf report --no-children -s prog,sym
   bperf report -i before.data -g caller --percent-limit 1

@@ -15,7 +15,7 @@ import (
 )
 
 // cache is the directory that all clients of debuginfod share. elfutils calls its names undocumented; these are those of the client of
-// elfutils 0.193. All access is below the directory: what others link there leads nowhere else.
+// elfutils 0.196. All access is below the directory: what others link there leads nowhere else.
 type cache struct {
 	dir  string
 	root *os.Root

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestSourceName has names that the client of elfutils 0.193 gave to its files.
+// TestSourceName has names that the client of elfutils 0.196 gave to its files.
 func TestSourceName(t *testing.T) {
 	for path, want := range map[string]string{
 		"/a":                          "source-005970b5-#a",
