@@ -104,6 +104,14 @@ func (a *Allowance) Stop() {
 	}
 }
 
+// Over returns a channel that Stop closes. It is nil for a nil Allowance.
+func (a *Allowance) Over() <-chan struct{} {
+	if a == nil {
+		return nil
+	}
+	return a.over
+}
+
 // Ending reports whether the run was asked to end.
 func (a *Allowance) Ending() bool {
 	if a == nil {

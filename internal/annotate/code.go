@@ -14,6 +14,7 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/symbol"
+	"github.com/bperf/bperf/internal/symbol/dwarf"
 	"github.com/bperf/bperf/internal/symbol/object"
 	"github.com/bperf/bperf/perfdata"
 )
@@ -40,7 +41,7 @@ var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
 func newSources(reader *perfdata.Reader, programs []*linear.Program, o *Options) (*sources, error) {
 	s := &sources{options: o, search: object.DefaultSearch(o.BuildIDs), arch: runtime.GOARCH, programs: programs, files: make(map[string]file)}
-	s.search.Root, s.search.Allowance = o.SymFS, o.Allowance
+	s.search.Root, s.search.Allowance, s.search.Debuginfod, s.search.Lines = o.SymFS, o.Allowance, o.Debuginfod, !o.NoSource
 	s.texts = object.Sources{Search: s.search, Moved: o.moved}
 	if machine := reader.Features().Text(perfdata.FeatureArch); machine != "" {
 		if s.arch = machines[machine]; s.arch == "" {
@@ -284,7 +285,9 @@ func (s *sources) elf(h *hits) (c *code, move func(uint64) uint64) {
 		return c, move
 	}
 	unread := make(map[string]bool)
-	for _, l := range f.Lines(start, end) {
+	lines := f.Lines(start, end)
+	s.texts.Fetch(f.File, pathsOf(lines))
+	for _, l := range lines {
 		line, err := s.texts.Line(f.File, l.File, l.Line)
 		c.rows = append(c.rows, row{l.Addr, Line{l.File, l.Line, line}})
 		if err == nil || unread[l.File] {
@@ -303,11 +306,25 @@ func (s *sources) elf(h *hits) (c *code, move func(uint64) uint64) {
 	return c, move
 }
 
+// pathsOf returns the source file of each line.
+func pathsOf(lines []dwarf.Line) []string {
+	var paths []string
+	for _, l := range lines {
+		paths = append(paths, l.File)
+	}
+	return paths
+}
+
 func (s *sources) open(path, buildID string) file {
 	k := path + "\x00" + buildID
 	f, known := s.files[k]
 	if !known {
 		f.File, f.err = s.search.Open(path, buildID)
+		if f.err != nil && s.search.Debuginfod != nil && buildID != "" {
+			if fetched, err := s.search.Fetch(path, buildID); err == nil {
+				f.File, f.err = fetched, nil
+			}
+		}
 		s.files[k] = f
 	}
 	return f

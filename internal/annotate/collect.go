@@ -8,6 +8,7 @@ import (
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/replay"
+	"github.com/bperf/bperf/internal/symbol/debuginfod"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -26,6 +27,7 @@ type Options struct {
 	PrefixStrip  int
 	BuildIDs     string               // directory of perf's buildid-cache; empty for ~/.debug
 	Allowance    *allowance.Allowance // limits time and memory for files of other users; nil for no limits
+	Debuginfod   *debuginfod.Client   // fetches files that are not on this machine; nil for none
 }
 
 // hits are the samples of a function.

@@ -38,7 +38,7 @@ function's samples, and the source lines between the instructions.
 The recording has the code of BPF programs, even of those that were unloaded since, so any machine can show it. bperf reads the code of
 ELF files from the files, if their build is the recorded one; source lines come from debugging information in the file itself, below
 /usr/lib/debug or in ~/.debug. bperf reads the code of the kernel and of trampolines from /proc/kcore, as root, if the running kernel
-still has it at the same address.`,
+still has it at the same address.` + debuginfodHelp,
 		Example: `  bperf annotate
   bperf annotate -l main
   bperf annotate -b name:on_switch --format html -o annotated.html`,
@@ -150,6 +150,7 @@ func (a *annotateFlags) writeRecords(cmd *cobra.Command) error {
 }
 
 func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
+	a.fetch(cmd.ErrOrStderr())
 	reader, err := a.open(cmd.InOrStdin())
 	if err != nil {
 		return nil, err
@@ -161,6 +162,7 @@ func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
 	}
 	options.NoInline = true
 	a.options.Allowance, a.options.SymFS, a.options.BuildIDs, a.options.Mangled = options.Allowance, options.SymFS, options.BuildIDs, options.Mangled
+	a.options.Debuginfod = options.Debuginfod
 	r := replay.New(reader, options)
 	defer r.Close()
 	samples, err := annotate.Collect(r, reader, &a.options)

@@ -28,7 +28,7 @@ func newDiffCommand() *cobra.Command {
 		Short: "Show whose share of the samples grew or shrank between recordings",
 		Long: `diff shows each function's share of the samples in an old recording, and how much that share changed in each new one.
 Without arguments it compares perf.data.old with perf.data; with one, it compares that recording with perf.data. A file can
-also be the output of report or profile with --format pprof.`,
+also be the output of report or profile with --format pprof.` + debuginfodHelp,
 		Example: `  bperf diff before.data after.data
   bperf diff -s dso before.data after.data
   bperf diff -c ratio v1.data v2.data v3.data`,
@@ -69,6 +69,7 @@ func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
 	if f.rows.NoHeads {
 		cmd.SetErr(io.Discard)
 	}
+	f.input.fetch(cmd.ErrOrStderr())
 	var profiles []*profile.Profile
 	for _, name := range names {
 		if f.dump {

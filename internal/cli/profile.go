@@ -48,7 +48,7 @@ func newProfileCommand() *cobra.Command {
 		Long: `profile samples events while a command runs, or until interrupted, and shows where the samples were taken. The kernel counts the
 samples, so that bperf reads only sums, and there is no file.
 
-Without a target it profiles the command and its children; without a command, the whole system.`,
+Without a target it profiles the command and its children; without a command, the whole system.` + debuginfodHelp,
 		Example: `  bperf profile -a --timeout 10000
   bperf profile -F 99 -p 1234 --format html -o profile.html
   bperf profile --by comm,cpu -a sleep 5
@@ -197,6 +197,11 @@ func (o *profileOptions) sampling(cmd *cobra.Command, recording *record.Config, 
 	if err != nil {
 		return nil, nil, err
 	}
+	notes := cmd.ErrOrStderr()
+	if o.quiet {
+		notes = io.Discard
+	}
+	o.symbols.fetch(notes)
 	cfg := &sample.Config{Record: *recording, By: by, Keep: keep | format.keys, Entries: o.entries, Replay: o.symbols.options()}
 	cfg.Record.NoIdle = o.noIdle
 	o.setBlocked(given, cfg)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/report"
+	"github.com/bperf/bperf/internal/symbol/debuginfod"
 	"github.com/bperf/bperf/internal/tracedata"
 	"github.com/bperf/bperf/perfdata"
 )
@@ -145,6 +147,22 @@ type symbolFlags struct {
 	inline   bool
 	demangle bool
 	memory   uint32 // MiB
+
+	debuginfod *debuginfod.Client // nil without fetch, and without $DEBUGINFOD_URLS
+}
+
+// debuginfodHelp is the last part of the help of commands that fetch.
+const debuginfodHelp = `
+
+If $DEBUGINFOD_URLS is set, what is not on this machine comes from these debuginfod servers: debugging information of programs without
+symbols, and source files. The variables of debuginfod-client-config(7) apply.`
+
+// fetch makes options fetch what is not on this machine from the debuginfod servers that the user has named, if any. notes gets problems
+// with them and, if it is a terminal, the progress.
+func (f *symbolFlags) fetch(notes io.Writer) {
+	if os.Getenv("DEBUGINFOD_URLS") != "" {
+		f.debuginfod = debuginfod.New(context.Background(), debuginfod.Options{Getenv: os.Getenv, Notes: notes, Progress: onTerminal(notes)})
+	}
 }
 
 func (f *symbolFlags) add(flags *pflag.FlagSet) {
@@ -160,7 +178,7 @@ func (f *symbolFlags) add(flags *pflag.FlagSet) {
 
 func (f *symbolFlags) options() replay.Options {
 	return replay.Options{SymFS: f.symfs, Kallsyms: f.kallsyms, Vmlinux: f.vmlinux, BuildIDs: f.buildIDs, NoInline: !f.inline, Mangled: !f.demangle,
-		Allowance: allowance.New(int64(f.memory) << 20)}
+		Debuginfod: f.debuginfod, Allowance: allowance.New(int64(f.memory) << 20)}
 }
 
 // GOGC percentages for commands that read a recording. They keep most of what they allocate. So collections below 16 MiB, the least heap

@@ -30,7 +30,7 @@ func newReportCommand() *cobra.Command {
 		Long: `report reads a recording of bperf record or perf record and shows in which functions the samples were taken and what called
 these functions, as perf report --stdio does. With --format it writes files for other tools.
 
-An argument is the recording or, if it is no name of one, selects the functions with this text in their names.`,
+An argument is the recording or, if it is no name of one, selects the functions with this text in their names.` + debuginfodHelp,
 		Example: `  bperf report
   bperf report --no-children -s prog,sym
   bperf report -i before.data -g caller --percent-limit 1
@@ -352,6 +352,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if f.NoHeads {
 		cmd.SetErr(io.Discard)
 	}
+	f.input.fetch(cmd.ErrOrStderr())
 	recording, err := f.input.open(cmd.InOrStdin())
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ read that output, such as stackcollapse-perf.pl, speedscope and the Firefox prof
 A field with + or - in front is added to or removed from the default. The fields are
 ` + strings.Join(script.FieldNames(), ", ") + `.
 
-With --json it prints one object per line, with everything that the recording has about a sample.`,
+With --json it prints one object per line, with everything that the recording has about a sample.` + debuginfodHelp,
 		Example: `  bperf script
   bperf script -F comm,tid,time,ip,sym
   bperf script -F +srcline --no-inline
@@ -124,6 +124,7 @@ func (f *scriptFlags) run(cmd *cobra.Command, o script.Options) error {
 			return badOptionf("-S %s: this is no address", s)
 		}
 	}
+	f.fetch(cmd.ErrOrStderr())
 	reader, err := f.open(cmd.InOrStdin())
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ var perfsLibraries = []struct {
 	name string
 	on   bool
 }{
-	{"aio", false}, {"bpf", true}, {"bpf_skeletons", true}, {"debuginfod", false}, {"dwarf", true}, {"dwarf_getlocations", true}, {"dwarf-unwind", true},
+	{"aio", false}, {"bpf", true}, {"bpf_skeletons", true}, {"debuginfod", true}, {"dwarf", true}, {"dwarf_getlocations", true}, {"dwarf-unwind", true},
 	{"libbfd", false}, {"babeltrace2-ctf-writer", false}, {"libbpf-strings", true}, {"libcapstone", true}, {"libdw-dwarf-unwind", true}, {"libelf", true},
 	{"libLLVM", false}, {"libnuma", false}, {"libopencsd", false}, {"libperl", false}, {"libpfm4", false}, {"libpython", false}, {"libslang", false},
 	{"libtraceevent", true}, {"libunwind", false}, {"lzma", true}, {"numa_num_possible_cpus", false}, {"zlib", true}, {"zstd", true},

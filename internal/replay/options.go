@@ -2,6 +2,7 @@ package replay
 
 import (
 	"github.com/bperf/bperf/internal/allowance"
+	"github.com/bperf/bperf/internal/symbol/debuginfod"
 	"github.com/bperf/bperf/internal/tracedata"
 	"github.com/bperf/bperf/perfdata"
 )
@@ -25,6 +26,8 @@ type Options struct {
 
 	// Trace appends what distinguishes a sample of a tracepoint, for profile.Details.Trace. Several goroutines call it. It may be nil.
 	Trace func(event *perfdata.Event, raw, out []byte, function tracedata.Resolve) []byte
+
+	Debuginfod *debuginfod.Client // fetches files that are not on this machine; nil for none
 
 	Allowance *allowance.Allowance // limits time and memory for files of other users; nil for a new one
 

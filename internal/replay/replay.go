@@ -58,6 +58,7 @@ type Replay struct {
 	readings  readings
 	deferred  deferred
 	throttles throttles
+	ahead     *ahead // nil without Options.Debuginfod
 	on        bool   // the state of Filter.Switches
 	previous  uint64 // time of the last sample that was handed out
 
@@ -75,6 +76,10 @@ func New(reader *perfdata.Reader, o Options) *Replay {
 		o.Allowance = allowance.New(allowance.DefaultMemory)
 	}
 	r := &Replay{reader: reader, options: o, locations: &locations{}, on: o.Filter.Switches.On == "", readings: readings{}}
+	if o.Debuginfod != nil {
+		r.ahead = newAhead(&o)
+		r.options.Debuginfod = o.Debuginfod.WithContext(r.ahead.ctx)
+	}
 	r.sums.replay = r
 	r.symbols = &symbols{replay: r, problems: map[string]bool{}, known: map[uint64]*Symbol{}}
 	r.machine = newMachine(r.symbols)
@@ -85,6 +90,9 @@ func New(reader *perfdata.Reader, o Options) *Replay {
 
 // Close unmaps the files that symbols were read from. Symbols that were resolved stay valid.
 func (r *Replay) Close() {
+	if r.ahead != nil {
+		r.ahead.close()
+	}
 	r.symbols.storing.Wait()
 	for _, d := range r.machine.byKey {
 		d.close()
@@ -134,6 +142,9 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 			portion, size = n, max(1, n/len(handlers))
 		}
 		for some := range slices.Chunk(items, portion) {
+			if r.ahead != nil && !r.options.NoNames {
+				r.ahead.add(some)
+			}
 			var err error
 			if pieces, err = handle(handlers, cut(some, size, pieces), w); err != nil {
 				return items[:0], err

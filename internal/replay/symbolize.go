@@ -32,7 +32,7 @@ type symbols struct {
 	live liveMaps
 }
 
-// search returns the paths where files are searched.
+// search returns the paths where files are searched, without debuginfod.
 func (r *Replay) search() object.Search {
 	s := object.DefaultSearch(r.options.BuildIDs)
 	s.Allowance = r.options.Allowance
@@ -197,19 +197,24 @@ type userFile struct {
 }
 
 func (u *userFile) open() *object.File {
+	u.prepare()
+	return u.file
+}
+
+// prepare opens the file, unless it was opened or closed before.
+func (u *userFile) prepare() {
 	u.once.Do(func() {
 		var err error
 		if u.dso.Name == "[vdso]" {
 			u.file, err = u.replay.vdso()
 		} else {
-			u.file, err = allowance.Work(u.replay.options.Allowance, "read it", u.load, func(f *object.File) { _ = f.Close() })
+			u.file, err = u.read()
 		}
 		if err != nil {
 			u.problem("no symbols of "+u.dso.Name, err)
 			u.file = nil
 		}
 	})
-	return u.file
 }
 
 // close closes the file. No handler may be running. From then on it has no symbols.
@@ -221,9 +226,32 @@ func (u *userFile) close() {
 	u.file, u.known, u.tables = nil, nil, nil
 }
 
-// load opens the file and reads the needed parts.
-func (u *userFile) load() (*object.File, error) {
-	file, err := u.find()
+// read opens the file and reads the needed parts. What it fetches does not count as work, which has little time after the end of a run.
+func (u *userFile) read() (*object.File, error) {
+	work := func(do func() (*object.File, error)) (*object.File, error) {
+		return allowance.Work(u.replay.options.Allowance, "read it", do, func(f *object.File) { _ = f.Close() })
+	}
+	if u.replay.options.Debuginfod == nil {
+		return work(func() (*object.File, error) { return u.load(u.find()) })
+	}
+	file, err := u.fetch(work(u.find))
+	return work(func() (*object.File, error) { return u.load(file, err) })
+}
+
+// fetch adds what the file lacks from debuginfod, which has the file itself, too, if it cannot be opened here.
+func (u *userFile) fetch(file *object.File, err error) (*object.File, error) {
+	search := u.replay.search()
+	search.Debuginfod, search.Lines = u.replay.options.Debuginfod, u.replay.options.Lines
+	if err == nil {
+		search.FetchDebug(file)
+	} else if fetched, notFetched := search.Fetch(u.dso.Path, u.dso.HexBuildID()); notFetched == nil {
+		return fetched, nil
+	}
+	return file, err
+}
+
+// load reads the needed parts of the file.
+func (u *userFile) load(file *object.File, err error) (*object.File, error) {
 	if err == nil {
 		if u.replay.options.Mangled {
 			file.KeepMangled()

@@ -22,7 +22,7 @@ func run(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (*p
 		reader.Unsorted()
 	}
 	ro.Others, ro.Raw = o.Records != Records{}, o.Dump
-	ro.Lines = o.Fields.prints(fieldSourceLine) || o.JSON && !ro.NoInline // inlined functions are printed with file and line
+	ro.Lines = o.Fields.prints(fieldSourceLine) || ro.Debuginfod != nil && o.Fields.prints(fieldSourceText) || o.JSON && !ro.NoInline // inlined functions are printed with file and line
 	if o.Fields.prints(ofBlocks) {
 		ro.Portion = maxBlockSamples
 	}
@@ -32,7 +32,7 @@ func run(w io.Writer, reader *perfdata.Reader, o Options, ro replay.Options) (*p
 	r := replay.New(reader, ro)
 	defer r.Close()
 	p := &printer{replay: r, reader: reader, o: o, arch: reader.Features().Text(perfdata.FeatureArch), resolve: r.KernelFunction,
-		files: object.Search{Root: ro.SymFS, Allowance: ro.Allowance}}
+		files: object.Search{Root: ro.SymFS, Allowance: ro.Allowance, Debuginfod: ro.Debuginfod}}
 	if err := p.fit(); err != nil {
 		return p, replay.Stats{}, err
 	}

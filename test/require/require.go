@@ -254,17 +254,28 @@ func Promtool(t testing.TB) string {
 // Browser is for tests of HTML pages. It returns the path of Chromium. In CI it installs Chromium if it is missing.
 func Browser(t testing.TB) string {
 	t.Helper()
-	const browser = "chromium"
-	if os.Getenv("CI") != "" {
-		if err := apt.Need(map[string]string{browser: browser}); err != nil {
-			t.Skipf("needs a browser: %v", err)
+	return installed(t, "chromium", "a browser")
+}
+
+// installed returns the path of a program from the package of the same name, which it installs in CI.
+func installed(t testing.TB, program, what string) string {
+	t.Helper()
+	if os.Getenv("CI") != "" && !IsGuest() {
+		if err := apt.Need(map[string]string{program: program}); err != nil {
+			t.Skipf("needs %s: %v", what, err)
 		}
 	}
-	path, err := exec.LookPath(browser)
+	path, err := exec.LookPath(program)
 	if err != nil {
-		t.Skip("needs a browser: apt-get install " + browser)
+		t.Skipf("needs %s: apt-get install %s", what, program)
 	}
 	return path
+}
+
+// Debuginfod is for tests beside the server of elfutils. It returns the path of debuginfod. In CI it installs debuginfod if it is missing.
+func Debuginfod(t testing.TB) string {
+	t.Helper()
+	return installed(t, "debuginfod", "a debuginfod server")
 }
 
 // CPUModel returns the model of the guest's CPU as QEMU names it, or an empty string if the guest has QEMU's own CPU, or if this is no guest.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/pattern"
+	"github.com/bperf/bperf/internal/symbol/debuginfod"
 )
 
 // Search configures where to find files and their debugging information. The zero value uses only the paths themselves.
@@ -29,6 +30,12 @@ type Search struct {
 
 	// Allowance limits the time to read files. Nil sets no limit.
 	Allowance *allowance.Allowance
+
+	// Debuginfod fetches debugging information that is in none of these places, of files without symbols. Nil fetches nothing.
+	Debuginfod *debuginfod.Client
+
+	// Lines makes Debuginfod fetch it also for files with symbols, for their lines.
+	Lines bool
 }
 
 // DefaultSearch returns a Search of the directories where distributions and perf put files. An empty cache is ~/.debug.
@@ -166,18 +173,20 @@ func (s Search) roots() []string {
 
 // addDebug opens the files with symbols and lines that f itself lacks.
 func (s Search) addDebug(f *File) {
-	if !f.image.hasDWARF() {
+	if f.debug == nil && !f.image.hasDWARF() {
 		f.debug = s.findDebug(f)
 	}
 	holder := f
 	if f.debug != nil {
 		holder = f.debug
 	}
-	f.sup = s.findSupplement(f, holder)
+	if f.sup == nil {
+		f.sup = s.findSupplement(f, holder)
+	}
 }
 
-// findDebug opens the file with the debugging information of f: that of its build, or else the one that .gnu_debuglink names. It returns
-// nil if there is none.
+// findDebug opens the file with the debugging information of f: that of its build, or else the one that .gnu_debuglink names, or else one
+// of debuginfod. It returns nil if there is none.
 func (s Search) findDebug(f *File) *File {
 	if id := f.BuildID(); id != "" {
 		for _, c := range s.byBuildID(id, "debug", ".debug") {
@@ -186,16 +195,18 @@ func (s Search) findDebug(f *File) *File {
 			}
 		}
 	}
-	name, sum, ok := f.image.debugLink()
-	if !ok {
-		return nil
-	}
-	for _, c := range s.byLink(f.path, name) {
-		if d, err := c.openSum(s.Allowance, f.BuildID(), sum); err == nil {
-			return d
+	if name, sum, ok := f.image.debugLink(); ok {
+		for _, c := range s.byLink(f.path, name) {
+			if d, err := c.openSum(s.Allowance, f.BuildID(), sum); err == nil {
+				return d
+			}
 		}
 	}
-	return nil
+	if s.Debuginfod == nil || !s.wantsMore(f) {
+		return nil
+	}
+	d, _ := s.fetchDebug(f.BuildID(), f.path) // the client reports what is wrong
+	return d
 }
 
 // byLink returns candidates for a file that .gnu_debuglink names (gdb's documentation, "Debugging Information in Separate Files").
@@ -303,5 +314,9 @@ func (s Search) findSupplement(f, holder *File) *File {
 			return found
 		}
 	}
-	return nil
+	if s.Debuginfod == nil {
+		return nil
+	}
+	found, _ := s.fetchDebug(id, name) // the client reports what is wrong
+	return found
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
+	"sync"
 )
 
 const (
@@ -44,11 +46,7 @@ func (s *Sources) Line(of *File, path string, number int) (string, error) {
 	file := sourceFile{of, path}
 	t, known := s.texts[file]
 	if !known {
-		if s.texts == nil {
-			s.texts = make(map[sourceFile]sourceText)
-		}
-		t.lines, t.err = s.read(file)
-		s.texts[file] = t
+		t = s.add(file, s.read(file))
 	}
 	if number > len(t.lines) {
 		return "", t.err
@@ -56,23 +54,69 @@ func (s *Sources) Line(of *File, path string, number int) (string, error) {
 	return t.lines[number-1], nil
 }
 
-func (s *Sources) read(file sourceFile) ([]string, error) {
+// Fetch makes the next calls of Line with these paths not wait for debuginfod one after the other.
+func (s *Sources) Fetch(of *File, paths []string) {
+	if s.Search.Debuginfod == nil {
+		return
+	}
+	const atOnce = 8 // each is in memory
+	paths = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(paths))), func(path string) bool {
+		_, known := s.texts[sourceFile{of, path}]
+		return known || path == ""
+	})
+	for some := range slices.Chunk(paths, atOnce) {
+		texts := make([]sourceBytes, len(some))
+		var reading sync.WaitGroup
+		for i, path := range some {
+			reading.Go(func() { texts[i] = s.read(sourceFile{of, path}) })
+		}
+		reading.Wait()
+		for i, path := range some {
+			s.add(sourceFile{of, path}, texts[i])
+		}
+	}
+}
+
+// sourceBytes is the contents of a source file, or the error of reading it.
+type sourceBytes struct {
+	data []byte
+	err  error
+}
+
+// read reads a source file from this machine or, if that fails, from debuginfod. Goroutines may call it.
+func (s *Sources) read(file sourceFile) sourceBytes {
 	path := file.path
 	if s.Moved != nil {
 		path = s.Moved(path)
 	}
 	all, err := s.Search.ReadFileAs(append(file.of.Owners(), s.Owners...), path, maxSource)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		if fetched, notFetched := s.Search.fetchSource(file.of, file.path); notFetched == nil {
+			return sourceBytes{data: fetched}
+		}
 	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return sourceBytes{}
+	}
+	return sourceBytes{all, err}
+}
+
+// add keeps the lines of a source file, if there is room.
+func (s *Sources) add(file sourceFile, text sourceBytes) sourceText {
 	const header = 16 // of a string
-	size := len(all) + header*(bytes.Count(all, []byte("\n"))+1)
-	if s.size+size > maxSources {
-		return nil, fmt.Errorf("read %s: the source files together take more than %d MiB", path, maxSources>>20)
+	size := len(text.data) + header*(bytes.Count(text.data, []byte("\n"))+1)
+	t := sourceText{err: text.err}
+	switch {
+	case text.data == nil:
+	case s.size+size > maxSources:
+		t.err = fmt.Errorf("read %s: the source files together take more than %d MiB", file.path, maxSources>>20)
+	default:
+		s.size += size
+		t.lines = strings.Split(string(text.data), "\n")
 	}
-	s.size += size
-	return strings.Split(string(all), "\n"), nil
+	if s.texts == nil {
+		s.texts = make(map[sourceFile]sourceText)
+	}
+	s.texts[file] = t
+	return t
 }
