@@ -9,6 +9,7 @@ export CGO_ENABLED := 0
 CACHE   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bperf
 ARCHES  := amd64 arm64
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 BUILD   := go build -trimpath -ldflags '-s -w -X github.com/bperf/bperf/internal/cli.version=$(VERSION)'
 
 STATICCHECK_VERSION := v0.8.2
@@ -102,13 +103,18 @@ bench: bperf ## bperf beside perf and bpftool: time and memory; what sharing cou
 	go run ./test/bench -serve 300s -bperf ./bperf
 	go run -ldflags=-s=0 ./test/bench -truth 10s # perf needs the symbols, which go run leaves out otherwise
 
+# A module of its own, so that bperf does not depend on what writes packages. SOURCE_DATE_EPOCH is the time of the commit.
+.PHONY: dist
+dist: ## build a release into dist/: tarballs, .deb, .rpm, an OCI image, SBOMs, checksums; the same bytes for the same commit
+	cd packaging/dist && go run . -root ../.. -version $(VERSION) -epoch $(SOURCE_DATE_EPOCH) -o ../../dist
+
 .PHONY: man
 man: ## write the man pages to man/
 	go run ./cmd/bperf man man
 
 .PHONY: clean
 clean: ## remove what was built here; kernels and tools stay in the cache
-	rm -rf bperf bperf-linux-* man
+	rm -rf bperf bperf-linux-* man dist
 
 .PHONY: help
 help: ## this list

@@ -1,0 +1,3 @@
+module github.com/bperf/bperf/packaging/dist
+
+go 1.26.8
