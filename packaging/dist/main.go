@@ -86,6 +86,7 @@ func (r release) write(ctx context.Context, work, result string) error {
 	if err != nil {
 		return err
 	}
+	image := newImage(upstreamVersion(r.version), r.time)
 	for _, arch := range architectures {
 		modules, err := r.linkedModules(ctx, arch, binaries[arch])
 		if err != nil {
@@ -99,6 +100,18 @@ func (r release) write(ctx context.Context, work, result string) error {
 		if err := writeTarball(filepath.Join(result, name+".tar.gz"), name, files, r.time); err != nil {
 			return err
 		}
+		if err := r.writePackages(result, work, arch, files); err != nil {
+			return err
+		}
+		if err := r.writeSBOM(filepath.Join(result, name+".cdx.json"), arch, modules); err != nil {
+			return err
+		}
+		if err := image.add(arch, files); err != nil {
+			return err
+		}
+	}
+	if err := image.write(filepath.Join(result, r.name()+"-oci.tar")); err != nil {
+		return err
 	}
 	return writeSums(result)
 }
