@@ -93,13 +93,23 @@ func (r release) contents(format, work string, files []file) (nfpmfiles.Contents
 		}
 		contents = append(contents, c)
 	}
-	// What only this package has goes with it.
-	for _, dir := range []string{docDir, "/etc/bperf"} {
+	for _, dir := range directories(format) {
 		contents = append(contents, &nfpmfiles.Content{Destination: dir, Type: nfpmfiles.TypeDir, FileInfo: &nfpmfiles.ContentFileInfo{
 			Owner: "root", Group: "root", Mode: 0o755, MTime: r.time,
 		}})
 	}
 	return contents, nil
+}
+
+// directories returns the directories that are removed with the package. dpkg removes what is empty and rpm what a package names, so those of
+// shells that may not be installed are named there.
+func directories(format string) []string {
+	dirs := []string{docDir, "/etc/bperf"}
+	if format == "rpm" {
+		dirs = append(dirs, "/usr/share/bash-completion", "/usr/share/bash-completion/completions", "/usr/share/fish",
+			"/usr/share/fish/vendor_completions.d", "/usr/share/zsh", "/usr/share/zsh/site-functions")
+	}
+	return dirs
 }
 
 // debianFiles returns what Debian's policy wants of each package, and the reasons for what lintian would say.
