@@ -91,7 +91,8 @@ func (i *image) addBlob(mediaType string, data []byte) v1.Descriptor {
 	return v1.Descriptor{MediaType: mediaType, Digest: d, Size: int64(len(data))}
 }
 
-// write writes the layout as a tar file, which podman, skopeo and others read as oci-archive. Its one entry is an index of all architectures.
+// write writes the layout as a tar file, which podman, skopeo and others read as oci-archive. Its one entry is an index of all
+// architectures.
 func (i *image) write(name string) error {
 	index := v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex, Manifests: i.manifests}
 	all, err := i.addJSON(v1.MediaTypeImageIndex, index)

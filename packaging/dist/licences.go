@@ -40,8 +40,8 @@ type listedPackage struct {
 	}
 }
 
-// linkedModules returns the modules whose packages are in a binary, sorted by path, with their licences. Go's standard library is the first.
-// It fails if a module has no licence that it knows.
+// linkedModules returns the modules whose packages are in a binary, sorted by path, with their licences. Go's standard library is the
+// first. It fails if a module has no licence that it knows.
 func (r release) linkedModules(ctx context.Context, arch, binary string) ([]module, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {

@@ -101,8 +101,8 @@ func (r release) contents(format, work string, files []file) (nfpmfiles.Contents
 	return contents, nil
 }
 
-// directories returns the directories that are removed with the package. dpkg removes what is empty and rpm what a package names, so those of
-// shells that may not be installed are named there.
+// directories returns the directories that are removed with the package. dpkg removes what is empty, and rpm what a package names: the .rpm
+// names those of shells that may not be installed, too.
 func directories(format string) []string {
 	dirs := []string{docDir, "/etc/bperf"}
 	if format == "rpm" {

@@ -188,8 +188,8 @@ func readFile(t *testing.T, path string) []byte {
 	return data
 }
 
-// checkDebian installs, uses and removes the packages in a small Debian system: the .deb with its dpkg, the .rpm with the rpm of this machine.
-// A mount namespace of its own makes what is mounted there go with it.
+// checkDebian installs, uses and removes the packages in a small Debian system: the .deb with its dpkg, the .rpm with the rpm of this
+// machine. The mounts are in a namespace of their own, so none is left when the command ends.
 func checkDebian(t *testing.T, r release, suite string) {
 	tool(t, "mmdebstrap")
 	tool(t, "rpm")

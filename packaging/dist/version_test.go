@@ -33,7 +33,8 @@ func TestPackageVersionsSort(t *testing.T) {
 	if _, err := exec.LookPath("dpkg"); err != nil {
 		t.Skip(err)
 	}
-	inOrder := []string{"ffffff", "v0.1.0-rc.1", "v0.1.0-rc.1-2-gabc1234", "v0.1.0-rc.2", "v0.1.0", "v0.1.0-2-gabc1234", "v0.1.0-10-gabc1234", "v0.1.1"}
+	inOrder := []string{"ffffff", "v0.1.0-rc.1", "v0.1.0-rc.1-2-gabc1234", "v0.1.0-rc.2", "v0.1.0", "v0.1.0-2-gabc1234", "v0.1.0-10-gabc1234",
+		"v0.1.1"}
 	for i := range len(inOrder) - 1 {
 		a, b := packageVersion(inOrder[i], commitTime), packageVersion(inOrder[i+1], commitTime)
 		if out, err := exec.Command("dpkg", "--compare-versions", a, "lt", b).CombinedOutput(); err != nil {
