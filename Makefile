@@ -8,7 +8,9 @@ export CGO_ENABLED := 0
 
 CACHE   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bperf
 ARCHES  := amd64 arm64
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# Source that git archive wrote has no .git, and the same facts in source.txt.
+VERSION := $(or $(shell [ -e .git ] && git describe --tags --always --dirty 2>/dev/null || sed -n '/^[^$$]/{p;q}' internal/cli/source.txt),unknown)
+SOURCE_DATE_EPOCH ?= $(shell [ -e .git ] && git log -1 --format=%ct 2>/dev/null || sed -n '3{/^[0-9]/p}' internal/cli/source.txt)
 BUILD   := go build -trimpath -ldflags '-s -w -X github.com/bperf/bperf/internal/cli.version=$(VERSION)'
 
 STATICCHECK_VERSION := v0.8.2
@@ -21,6 +23,19 @@ GENERATED := $(shell find internal test -name '*_bpfel*')
 .PHONY: bperf
 bperf: ## build ./bperf for this machine (the default)
 	$(BUILD) -o $@ ./cmd/bperf
+
+PREFIX ?= /usr/local
+
+# The files and directories are those of the packages: packaging/dist. Units are found in /usr/local, too.
+.PHONY: install
+install: bperf ## install bperf, man pages, completions and the unit of systemd: PREFIX=/usr/local, DESTDIR= to install below another root
+	install -D bperf $(DESTDIR)$(PREFIX)/bin/bperf
+	umask 022 && ./bperf man $(DESTDIR)$(PREFIX)/share/man/man1
+	./bperf completion bash | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/bperf
+	./bperf completion fish | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/bperf.fish
+	./bperf completion zsh | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_bperf
+	sed 's|/usr/bin/bperf|$(PREFIX)/bin/bperf|' packaging/bperf.service | \
+	  install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/bperf.service
 
 .PHONY: build
 build: $(ARCHES:%=bperf-linux-%) ## build a static binary for each architecture
@@ -102,13 +117,22 @@ bench: bperf ## bperf beside perf and bpftool: time and memory; what sharing cou
 	go run ./test/bench -serve 300s -bperf ./bperf
 	go run -ldflags=-s=0 ./test/bench -truth 10s # perf needs the symbols, which go run leaves out otherwise
 
+# A module of its own, so that bperf does not depend on what writes packages. SOURCE_DATE_EPOCH is the time of the commit.
+.PHONY: dist
+dist: ## build a release into dist/: tarballs, .deb, .rpm, an OCI image, SBOMs, checksums; the same bytes for the same commit
+	cd packaging/dist && go run . -root ../.. -version $(VERSION) -epoch $(SOURCE_DATE_EPOCH) -o ../../dist
+
+.PHONY: test-dist
+test-dist: ## install, use and remove the packages in small Debian systems, and build them twice: as root, with mmdebstrap, rpm and lintian
+	cd packaging/dist && go vet ./... && go test -count=1 -v -timeout 2h ./...
+
 .PHONY: man
 man: ## write the man pages to man/
 	go run ./cmd/bperf man man
 
 .PHONY: clean
 clean: ## remove what was built here; kernels and tools stay in the cache
-	rm -rf bperf bperf-linux-* man
+	rm -rf bperf bperf-linux-* man dist
 
 .PHONY: help
 help: ## this list

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	_ "embed"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -11,6 +12,12 @@ import (
 
 // version is set by the linker (see Makefile). If it is empty, bperf uses the module version that Go recorded.
 var version = ""
+
+// sourceText identifies the commit in source that git archive wrote, such as that of a forge's tarballs, which go without .git. It has what
+// git describe prints (empty before the first tag), the commit, and its time: gitattributes(5), export-subst. Elsewhere it has placeholders.
+//
+//go:embed source.txt
+var sourceText string
 
 // perfsLibraries are the features that perf names in version --build-options. Most are libraries. Those are on whose work bperf does itself.
 var perfsLibraries = []struct {
@@ -59,9 +66,24 @@ func currentVersion() string {
 	if version != "" {
 		return version
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "unknown"
+	info, _ := debug.ReadBuildInfo()
+	return versionFrom(info, sourceText)
+}
+
+// versionFrom returns the version that Go recorded: of `go install …@version`, or of the commit in a checkout. Without one, it returns that
+// of the source. info may be nil.
+func versionFrom(info *debug.BuildInfo, source string) string {
+	recorded := "unknown"
+	if info != nil && info.Main.Version != "" {
+		recorded = info.Main.Version
 	}
-	return info.Main.Version
+	if recorded != "unknown" && recorded != "(devel)" {
+		return recorded
+	}
+	for line := range strings.Lines(source) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "$") {
+			return line
+		}
+	}
+	return recorded
 }

@@ -1,0 +1,11 @@
+# Installs bperf.rpm into a root with the rpm of this machine, uses it, and removes it: rpm.sh ROOT
+set -eu
+list() { find "$1" -xdev \( -path "$1/proc" -o -path "$1/sys" -o -path "$1/dev" -o -path "$1/var" -o -path "$1/root" \) -prune -o -print | sort; }
+list "$1" >"$1/var/before"
+rpm --root "$1" --initdb
+rpm --root "$1" -i "$1/bperf.rpm"
+rpm --root "$1" -V bperf
+chroot "$1" sh /use.sh /usr/share/zsh/site-functions
+rpm --root "$1" -e bperf
+test ! -e "$1/usr/bin/bperf"
+list "$1" | diff "$1/var/before" -
