@@ -183,7 +183,11 @@ func writeProgDetails(b *bytes.Buffer, e *bpfprog.Entry) {
 	writeDetail(b, "attached to", 4, e.Attached)
 	writeDetail(b, "held by", 4, e.Holders)
 	writeDetail(b, "maps", 6, e.Maps)
-	b.WriteString("       bytes        " + decimal(e.Xlated) + " translated, " + decimal(e.JITed) + " JITed, " + decimal(e.Memlock) + " locked\n")
+	b.WriteString("       bytes        " + progBytes(e) + "\n")
+}
+
+func progBytes(e *bpfprog.Entry) string {
+	return decimal(e.Xlated) + " translated, " + decimal(e.JITed) + " JITed, " + decimal(e.Memlock) + " locked"
 }
 
 // writeDetail writes a line with up to most values, unless there are none.
