@@ -25,6 +25,7 @@ type Translated struct {
 	Calls    string `json:"calls,omitempty"`    // name of the kernel function that it calls
 	Map      string `json:"map,omitempty"`      // name of the map whose address it loads
 	Variable string `json:"variable,omitempty"` // global variable in the map whose address it loads; a distance follows, as +8, if it is not the first byte
+	Field    string `json:"field,omitempty"`    // field that it reads or writes, as STRUCTURE.FIELD, if the source line makes it known
 
 	call   kernelCall
 	target int32 // offset in bytes of the called function from __bpf_call_base; of a kfunc, on some architectures, its type in the kernel's BTF
@@ -62,6 +63,7 @@ type translation struct {
 	names     map[int]string
 	lines     map[int]*Line
 	maps      map[uint32]usedMap
+	fields    *fields
 }
 
 // usedMap is a map as instructions name it.
@@ -71,7 +73,7 @@ type usedMap struct {
 }
 
 func newTranslation(p *Program, functions btf.FuncOffsets, lines btf.LineOffsets) *translation {
-	t := &translation{names: map[int]string{0: p.Name}, lines: make(map[int]*Line), maps: make(map[uint32]usedMap)}
+	t := &translation{names: map[int]string{0: p.Name}, lines: make(map[int]*Line), maps: make(map[uint32]usedMap), fields: openFields(p.BTF)}
 	for _, f := range functions {
 		t.functions, t.names[int(f.Offset)] = append(t.functions, int(f.Offset)), f.Func.Name
 	}
@@ -129,8 +131,13 @@ func (m usedMap) variable(offset uint32) string {
 
 func (t *translation) instructions(code []byte) []Translated {
 	var all []Translated
+	var line *Line // that the instruction is of
 	for _, b := range disasm.DecodeBPF(code) {
 		i := Translated{Offset: uint64(b.Slot), Function: t.names[b.Slot], Source: t.lines[b.Slot], Opcode: b.Code, Text: b.String()}
+		if i.Source != nil {
+			line = i.Source
+		}
+		i.Field = t.fields.of(b, line)
 		switch {
 		case b.IsCall() && b.Src == disasm.BPFPseudoCall:
 			i.Text = t.callWithin(b)

@@ -183,7 +183,7 @@ func writeTranslated(b *bytes.Buffer, p shownProg) {
 			b.WriteString(printable.Text(t.Function) + ":\n")
 		}
 		source.write(t.Source)
-		fmt.Fprintf(b, "%6d: (%02x) %s%s\n", t.Offset, t.Opcode, printable.Text(t.Text), named(strings.TrimSpace(t.Map+" "+t.Variable)))
+		fmt.Fprintf(b, "%6d: (%02x) %s%s\n", t.Offset, t.Opcode, printable.Text(t.Text), named(strings.TrimSpace(t.Map+" "+t.Variable+t.Field)))
 	}
 	b.WriteByte('\n')
 }

@@ -23,7 +23,7 @@ func shownProgs() []shownProg {
 	return []shownProg{
 		{entries[0], &bpfprog.Code{
 			Translated: []bpfprog.Translated{
-				{Offset: 0, Function: "on_switch", Source: first, Opcode: 0x79, Text: "r1 = *(u64 *)(r1 +0)"},
+				{Offset: 0, Function: "on_switch", Source: first, Opcode: 0x79, Text: "r1 = *(u64 *)(r1 +0)", Field: "evil\x1b[2J.x"},
 				{Offset: 1, Source: &again, Opcode: 0x85, Text: "call bpf_ktime_get_ns#5", Calls: "bpf_ktime_get_ns"},
 				{Offset: 2, Opcode: 0x18, Text: "r2 = map[id:3]", Map: "evil\x1b[2J"},
 				{Offset: 4, Opcode: 0x18, Text: "r2 = map[id:9][0]+24", Map: ".bss", Variable: "total+8"},
@@ -79,6 +79,9 @@ func TestProgShow(t *testing.T) {
 		if !regexp.MustCompile(pattern).MatchString(onFree) {
 			t.Errorf("nothing matches %s in\n%s", pattern, onFree)
 		}
+	}
+	if !regexp.MustCompile(`\(61\) r\d = \*\(u32 \*\)\(r\d \+\d+\) <task_struct\.flags>\n`).MatchString(got.stdout) {
+		t.Errorf("no instruction reads task->flags in\n%s", got.stdout)
 	}
 	if !strings.Contains(got.stdout, ": on_switch\n") {
 		t.Errorf("there is no on_switch in\n%s", got.stdout)

@@ -72,6 +72,23 @@ func (b BPF) IsCall() bool { return b.Code == bpfCall && !b.bad }
 // IsWide reports whether it loads a 64-bit constant, and takes two slots.
 func (b BPF) IsWide() bool { return b.Code == bpfWide && !b.bad }
 
+// Access returns the register with the address of the memory that the instruction reads or writes, and how many bytes: 0 if it does neither.
+func (b BPF) Access() (register uint8, size int) {
+	if b.bad {
+		return 0, 0
+	}
+	size = map[string]int{"8": 1, "16": 2, "32": 4, "64": 8}[b.size()]
+	switch class, mode := b.Code&7, b.Code&bpfModes; {
+	case class == 1 && (mode == bpfMem || mode == bpfSigned):
+		return b.Src, size
+	case (class == 2 || class == 3) && mode == bpfMem, class == 3 && mode == bpfAtomic && b.Imm != bpfLoadAcquire:
+		return b.Dst, size
+	case class == 3 && mode == bpfAtomic:
+		return b.Src, size
+	}
+	return 0, 0
+}
+
 // Helper returns the name of the kernel's helper function with this number of enum bpf_func_id; empty if it is not known.
 func Helper(number int32) string {
 	if number <= 0 {
