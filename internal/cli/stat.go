@@ -103,7 +103,7 @@ The counts go to standard error, as the command's own output goes to standard ou
 func (o *statOptions) addFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to count, comma-separated; see bperf list")
-	f.VarP(eventFlag{&o.events, argMetrics}, "metrics", "M", "metrics to compute, comma-separated")
+	f.VarP(eventFlag{&o.events, argMetrics}, "metrics", "M", "compute the metrics of this `LIST`")
 	addEventFiles(f, &o.eventFiles)
 	f.BoolVar(&o.topdown, "topdown", false, "compute where the CPU's pipeline loses cycles: the metrics of the group TopdownL1, as columns")
 	f.IntVar(&o.topdownLevel, "td-level", 1, "with --topdown, compute the metrics of the group TopdownL`N`")
