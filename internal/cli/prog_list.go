@@ -63,7 +63,7 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
 			return printProgList(cmd.OutOrStdout(), list, asJSON, len(args) == 0)
 		},
 	}
-	cmd.Flags().IntVar(&interval, "interval", 0, "count runs for `MS` milliseconds (at least 10)")
+	addMilliseconds(cmd.Flags(), &interval, "interval", "", 0, "count runs for this long")
 	cmd.Flags().StringVar(&column, "sort", "id", "sort by `COLUMN`: "+strings.Join(sortNames(), ", "))
 	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON object")
 	addOn(cmd.Flags())
