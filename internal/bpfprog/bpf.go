@@ -182,12 +182,16 @@ type functionRecord struct {
 	btf    uint32 // type of the function
 }
 
-// mapInfo is the beginning of struct bpf_map_info.
+// mapInfo is the beginning of struct bpf_map_info, as of Linux 4.18.
 type mapInfo struct {
 	kind, id                    uint32
 	keySize, valueSize, entries uint32
 	flags                       uint32
 	name                        [16]byte
+	_, _                        uint32 // interface that it is offloaded to
+	_, _                        uint64 // and its network namespace
+	btf                         uint32 // ID; 0 without BTF
+	keyType, valueType          uint32 // in the BTF
 }
 
 // remedy returns a sentence for an error message that says how to get the missing permission; "" if err is another error.

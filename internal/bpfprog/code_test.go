@@ -19,7 +19,7 @@ func TestReadCode(t *testing.T) {
 	code = append(code[:3:3], append(asm.Instructions{code[3], helper}, code[4:]...)...)
 	_, id := load(t, &ebpf.ProgramSpec{Name: longName, Type: ebpf.RawTracepoint, Instructions: code})
 	p := read(t, id)
-	c, err := ReadCode(p)
+	c, err := ReadCode(p, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestReadCode(t *testing.T) {
 		}
 		last = i
 	}
-	if got := strings.Join(functions, " "); got != longName+" inner_work" || last.Text != "Exit" || last.Offset != uint64(p.Xlated/8-1) {
+	if got := strings.Join(functions, " "); got != longName+" inner_work" || last.Text != "exit" || last.Offset != uint64(p.Xlated/8-1) {
 		t.Errorf("functions %s, at the end %+v", got, last)
 	}
 	if got := strings.Join(helpers, " "); got != "bpf_ktime_get_ns" {
@@ -79,7 +79,7 @@ func TestReadCodeOfNone(t *testing.T) {
 	p := read(t, id)
 	prog.Close()
 	waitGone(t, id)
-	if _, err := ReadCode(p); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := ReadCode(p, ""); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }

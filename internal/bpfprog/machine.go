@@ -135,3 +135,50 @@ func readMap(id uint32) (Map, error) {
 }
 
 func (i *mapInfo) named() Map { return Map{i.id, text(i.name[:])} }
+
+// MapDetail is a map as the kernel describes it.
+type MapDetail struct {
+	Map
+	Type       MapType `json:"type"`
+	KeySize    uint32  `json:"key_size"`   // bytes
+	ValueSize  uint32  `json:"value_size"` // bytes; per CPU for types that have a value for each
+	MaxEntries uint32  `json:"max_entries"`
+	Memlock    uint64  `json:"bytes_memlock"` // memory charged for the map
+}
+
+// ReadMapDetails returns the maps with these IDs, as far as they still exist.
+func ReadMapDetails(ids []uint32) ([]MapDetail, error) {
+	var all []MapDetail
+	scratch := make([]byte, 4096)
+	for _, id := range ids {
+		m, err := readMapDetail(id, scratch)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+func readMapDetail(id uint32, scratch []byte) (MapDetail, error) {
+	d, info, err := openMap(id)
+	if err != nil {
+		return MapDetail{}, err
+	}
+	defer d.close()
+	m := MapDetail{Map: info.named(), Type: MapType(info.kind), KeySize: info.keySize, ValueSize: info.valueSize, MaxEntries: info.entries}
+	m.Memlock, err = d.memlock(scratch)
+	return m, err
+}
+
+// MapType is the type of a map: BPF_MAP_TYPE_* from include/uapi/linux/bpf.h.
+type MapType uint32
+
+// String returns the name of the type as in bpf.h, without the prefix and in lower case.
+func (t MapType) String() string { return nameOf(mapTypeNames, uint32(t)) }
+
+// MarshalText returns the name.
+func (t MapType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }

@@ -57,12 +57,12 @@ still has it at the same address.` + debuginfodHelp,
 	a.recordingFlags.addInput(f)
 	a.recordingFlags.add(f, "C")
 	f.StringVarP(&a.output, "output", "o", "", "write to `FILE`, not to standard output")
-	f.StringVar(&a.format, "format", "text", "what to write: text, json or html")
+	f.StringVar(&a.format, "format", "text", "write the `FORMAT` text, json or html")
 	perfHasNo(f, "format")
 	f.BoolVarP(&a.json, "json", "j", false, "write JSON, as --format json does")
-	f.StringVarP(&a.options.Symbol, "symbol", "s", "", "only the function of this name")
+	f.StringVarP(&a.options.Symbol, "symbol", "s", "", "only the function with this `NAME`")
 	f.StringSliceVarP(&a.options.Modules, "dsos", "d", nil, "only functions of these `FILES`, modules or BPF functions")
-	f.StringVarP(&a.options.Program, "bpf-prog", "b", "", "only functions of the BPF program with this ID, name or tag")
+	f.StringVarP(&a.options.Program, "bpf-prog", "b", "", "only functions of this BPF `PROGRAM`: an ID, name or tag")
 	f.Var((*percentFlag)(&a.options.PercentLimit), "percent-limit", "leave out functions below `PERCENT` percent of all samples")
 	f.BoolVar(&a.source, "source", true, "show source lines: --no-source leaves them out")
 	f.StringVar(&a.options.Prefix, "prefix", "", "look for source files below `DIR`")
@@ -73,12 +73,24 @@ still has it at the same address.` + debuginfodHelp,
 	f.BoolVar(&a.text.Periods, "show-total-period", false, "show the sum of the periods instead of percentages")
 	f.StringVar(&a.percentType, "percent-type", a.text.Shares.String(), "show percentages of local-period, local-hits, global-period or global-hits: `WHICH`")
 	f.BoolVar(&a.text.Bytes, "asm-raw", false, "show the bytes of instructions")
-	f.StringVarP(&a.options.Style, "disassembler-style", "M", "", "show x86 instructions in this `SYNTAX`: "+strings.Join(disasm.Styles, " or ")+" (default att)")
+	addStyle(cmd, &a.options.Style)
 	f.BoolVar(&a.options.SkipMissing, "skip-missing", false, "leave out functions whose code cannot be read")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print nothing but functions and errors")
 	addDump(f, &a.dump)
 	addPerfOptions(f, samplesPerfOptions, screenPerfOptions, annotatePerfOptions)
 	return cmd
+}
+
+// addStyle adds the option for the syntax of machine instructions.
+func addStyle(cmd *cobra.Command, style *string) {
+	cmd.Flags().StringVarP(style, "disassembler-style", "M", "", "show x86 instructions in this `SYNTAX`: "+strings.Join(disasm.Styles, " or ")+" (default att)")
+}
+
+func checkStyle(style string) error {
+	if style != "" && !slices.Contains(disasm.Styles, style) {
+		return badOptionf("-M %s: the styles are %s", style, strings.Join(disasm.Styles, " and "))
+	}
+	return nil
 }
 
 func (a *annotateFlags) run(cmd *cobra.Command) error {
@@ -95,8 +107,8 @@ func (a *annotateFlags) run(cmd *cobra.Command) error {
 	if a.options.PrefixStrip < 0 || a.options.PrefixStrip > 0 && a.options.Prefix == "" {
 		return badOptionf("--prefix-strip is a number of parts of paths, and needs --prefix")
 	}
-	if style := a.options.Style; style != "" && !slices.Contains(disasm.Styles, style) {
-		return badOptionf("-M %s: the styles are %s", style, strings.Join(disasm.Styles, " and "))
+	if err := checkStyle(a.options.Style); err != nil {
+		return err
 	}
 	a.options.NoSource = !a.source
 	if a.quiet {

@@ -40,7 +40,7 @@ It needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN. It changes nothing.`,
 			return print(cmd.OutOrStdout(), status)
 		},
 	}
-	cmd.Flags().IntVar(&interval, "interval", 1000, "observe the BPF programs for `MS` milliseconds (at least 10)")
+	addMilliseconds(cmd.Flags(), &interval, "interval", "", 1000, "observe the BPF programs for this long")
 	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON object")
 	return cmd
 }

@@ -79,7 +79,11 @@ func writeManFlag(w io.Writer, f *pflag.Flag) {
 		return
 	}
 	names := "--" + f.Name
-	if f.Shorthand != "" {
+	switch f.Shorthand {
+	case "":
+	case f.Name: // it has only a letter
+		names = "-" + f.Name
+	default:
 		names = "-" + f.Shorthand + ", " + names
 	}
 	value, usage := pflag.UnquoteUsage(f)

@@ -141,9 +141,15 @@ func requestOf(cmd *cobra.Command, args, rest []string) (r remote.Request, err e
 			break
 		}
 		name, _, _ := strings.Cut(arg, "=")
-		if isFlag(arg) && !slices.Contains(here, strings.TrimPrefix(name, "--")) {
-			r.Args = append(r.Args, arg)
+		if !isFlag(arg) || slices.Contains(here, strings.TrimPrefix(name, "--")) {
+			continue
 		}
+		if flag := cmd.Flags().Lookup(strings.TrimPrefix(name, "--")); flag != nil {
+			if interval, is := flag.Value.(intervalFlag); is { // nodes take only numbers
+				arg = name + "=" + interval.String()
+			}
+		}
+		r.Args = append(r.Args, arg)
 	}
 	if r.Command == "profile" {
 		shown := reportFlags{format: cmd.Flags().Lookup("format").Value.String(), output: cmd.Flags().Lookup("output").Value.String()}

@@ -76,7 +76,7 @@ Without a target it profiles the command and its children; without a command, th
 	f.StringSliceVar(&o.by, "by", []string{"comm", "stack"}, "count samples separately for each value of `KEYS`: "+strings.Join(sample.KeyNames(), ", "))
 	f.StringVar(&o.report.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(o.formats()), ", "))
 	f.StringVarP(&o.report.output, "output", "o", "", "write to `FILE`, in the format of its ending, such as .html; with -I and the format pprof to a directory")
-	f.Float64VarP(&o.every, "interval", "I", 0, "print a profile each N `SECONDS`: with --format json as a line, with pprof as a file")
+	addSeconds(f, &o.every, "interval", "I", 0, "print a profile of each interval, with --format json as a line, with pprof as a file")
 	f.StringVar(&o.report.base, "diff", "", "show what has changed since `FILE`: a recording, or the output of --format pprof")
 	f.StringVar(&o.report.Event, "show", "", "show only `EVENT`, or the map of this name, in formats with room for one")
 	f.IntVarP(&o.most, "top", "n", 30, "show at most `ROWS` rows in a table")

@@ -63,7 +63,7 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
 			return printProgList(cmd.OutOrStdout(), list, asJSON, len(args) == 0)
 		},
 	}
-	cmd.Flags().IntVar(&interval, "interval", 0, "count runs for `MS` milliseconds (at least 10)")
+	addMilliseconds(cmd.Flags(), &interval, "interval", "", 0, "count runs for this long")
 	cmd.Flags().StringVar(&column, "sort", "id", "sort by `COLUMN`: "+strings.Join(sortNames(), ", "))
 	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON object")
 	addOn(cmd.Flags())
@@ -183,7 +183,11 @@ func writeProgDetails(b *bytes.Buffer, e *bpfprog.Entry) {
 	writeDetail(b, "attached to", 4, e.Attached)
 	writeDetail(b, "held by", 4, e.Holders)
 	writeDetail(b, "maps", 6, e.Maps)
-	b.WriteString("       bytes        " + decimal(e.Xlated) + " translated, " + decimal(e.JITed) + " JITed, " + decimal(e.Memlock) + " locked\n")
+	b.WriteString("       bytes        " + progBytes(e) + "\n")
+}
+
+func progBytes(e *bpfprog.Entry) string {
+	return decimal(e.Xlated) + " translated, " + decimal(e.JITed) + " JITed, " + decimal(e.Memlock) + " locked"
 }
 
 // writeDetail writes a line with up to most values, unless there are none.

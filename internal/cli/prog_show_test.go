@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,17 +23,23 @@ func shownProgs() []shownProg {
 	return []shownProg{
 		{entries[0], &bpfprog.Code{
 			Translated: []bpfprog.Translated{
-				{Offset: 0, Function: "on_switch", Source: first, Text: "LdXMemDW dst: r1 src: r1 off: 0 imm: 0"},
-				{Offset: 1, Source: &again, Text: "Call BuiltinFunc(7)", Calls: "bpf_ktime_get_ns"},
-				{Offset: 2, Source: none, Text: "Exit"},
+				{Offset: 0, Function: "on_switch", Source: first, Opcode: 0x79, Text: "r1 = *(u64 *)(r1 +0)", Field: "evil\x1b[2J.x"},
+				{Offset: 1, Source: &again, Opcode: 0x85, Text: "call bpf_ktime_get_ns#5", Calls: "bpf_ktime_get_ns"},
+				{Offset: 2, Opcode: 0x18, Text: "r2 = map[id:3]", Map: "evil\x1b[2J"},
+				{Offset: 4, Opcode: 0x18, Text: "r2 = map[id:9][0]+24", Map: ".bss", Variable: "total+8"},
+				{Offset: 6, Opcode: 0x85, Text: "call pc+1#evil\x1b[2J"},
+				{Offset: 7, Source: none, Opcode: 0x95, Text: "exit"},
 			},
 			JITed: []bpfprog.JITedFunction{{Name: "on_switch", Address: 0xffffffffc0025da0, Instructions: []bpfprog.JITed{
 				{Offset: 0, Bytes: "f3 0f 1e fa", Text: "endbr64"},
 				{Offset: 4, Source: first, Bytes: "e8 fb 0f 00 00", Text: "callq 0xffffffff81000000", Calls: "bpf_ktime_get_ns"},
 				{Offset: 9, Source: &again, Bytes: "c3", Text: "retq"},
 			}}},
+		}, []bpfprog.MapDetail{
+			{Map: bpfprog.Map{ID: 3, Name: "evil\x1b[2J"}, Type: 1, KeySize: 8, ValueSize: 16, MaxEntries: 1 << 20, Memlock: 16 << 20},
+			{Map: bpfprog.Map{ID: 4}, Type: 1000, KeySize: math.MaxUint32, ValueSize: math.MaxUint32, MaxEntries: math.MaxUint32, Memlock: math.MaxUint64},
 		}},
-		{entries[1], &bpfprog.Code{TranslatedMissing: "they are hidden", JITedMissing: "it was not compiled"}},
+		{entries[1], &bpfprog.Code{TranslatedMissing: "they are hidden", JITedMissing: "it was not compiled"}, nil},
 	}
 }
 
@@ -60,14 +67,21 @@ func TestProgShow(t *testing.T) {
 		`^ +type +raw_tracepoint\n`,
 		`(?m)^on_free +0xffff[0-9a-f]{12} +\d+ +[0-9a-f]{16}$`,
 		`(?m)^translated instructions: \d+ bytes\non_free:\n +; int BPF_PROG\(on_free, .*  \(.*counters\.bpf\.c:\d+\)\n +0: `,
-		`(?m)^ +\d+: Call BuiltinFunc\(-?\d+\) <\w+>$`,
-		`(?m)^ +\d+: LoadMapPtr dst: r1 map: \d+$`,
+		`(?m)^ +\d+: \(85\) call \w+(#\d+)?$`,
+		`(?m)^ +\d+: \(18\) r1 = map\[id:\d+\] <tasks>$`,
+		`(?m)^ +\d+: \(79\) r1 = \*\(u64 \*\)\(r1 \+\d+\)$`,
+		`(?m)^ +\d+: \(95\) exit$`,
+		`(?m)^ *\d+  raw_tracepoint  sched_process_free$`,
+		`(?m)^ *\d+  tasks  hash +8 +\d+ +\d+ +\d+$`,
 		`(?m)^machine code: \d+ bytes\non_free:\n( .*\n)* +; .*  \(.*counters\.bpf\.c:\d+\)\n`,
 		`(?m)^ +[0-9a-f]+: ([0-9a-f]{2} )+ +` + returns,
 	} {
 		if !regexp.MustCompile(pattern).MatchString(onFree) {
 			t.Errorf("nothing matches %s in\n%s", pattern, onFree)
 		}
+	}
+	if !regexp.MustCompile(`\(61\) r\d = \*\(u32 \*\)\(r\d \+\d+\) <task_struct\.flags>\n`).MatchString(got.stdout) {
+		t.Errorf("no instruction reads task->flags in\n%s", got.stdout)
 	}
 	if !strings.Contains(got.stdout, ": on_switch\n") {
 		t.Errorf("there is no on_switch in\n%s", got.stdout)

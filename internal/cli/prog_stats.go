@@ -65,7 +65,7 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs o
 			return ended(printProgStats(ctx, cmd.OutOrStdout(), observer.Next, write, time.Duration(interval)*time.Millisecond, count))
 		},
 	}
-	cmd.Flags().IntVarP(&interval, "interval", "I", 1000, "length of an interval in `MS` (at least 10)")
+	addMilliseconds(cmd.Flags(), &interval, "interval", "I", 1000, "length of an interval")
 	cmd.Flags().IntVar(&count, "count", 0, "end after `N` intervals")
 	cmd.Flags().StringVar(&format, "format", "csv", "print `FORMAT`: "+strings.Join(formats, ", "))
 	addOn(cmd.Flags())

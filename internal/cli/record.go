@@ -95,7 +95,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.BoolVar(&o.allKernel, "all-kernel", false, "sample only the kernel")
 
 	f.BoolVarP(&o.framePointers, "g", "g", false, "record callchains, by frame pointers unless --call-graph says otherwise")
-	f.StringVar(&o.callGraph, "call-graph", "", "record callchains by `fp`, dwarf[,BYTES] (stacks, to be unwound later) or lbr")
+	f.StringVar(&o.callGraph, "call-graph", "", "record callchains by this `METHOD`: fp (frame pointers), dwarf[,BYTES] (stacks, to be unwound later) or lbr")
 	f.BoolVar(&o.userChains, "user-callchains", false, "record only the part of callchains in user mode")
 	f.BoolVar(&o.kernelChains, "kernel-callchains", false, "record only the part of callchains in the kernel")
 	f.BoolVarP(&o.anyBranch, "branch-any", "b", false, "record branches")
@@ -126,7 +126,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.StringVarP(&o.clockID, "clockid", "k", "", "take timestamps from this `CLOCK`: monotonic, monotonic_raw, realtime, boottime, tai")
 
 	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` (default perf.data; - for standard output, as a pipe; also the default where that is a pipe)")
-	f.StringVarP(&o.pages, "mmap-pages", "m", "", "size of each ring buffer: a number of pages, or of bytes with B, K, M or G (default 512K)")
+	f.StringVarP(&o.pages, "mmap-pages", "m", "", "`SIZE` of each ring buffer: a number of pages, or of bytes with B, K, M or G (default 512K)")
 	f.IntVarP(&o.compression, "compression-level", "z", 0, "compress the records, at a `LEVEL` of 1 to 22")
 	optional(f, "compression-level", "1")
 	f.BoolVar(&o.overwrite, "overwrite", false, "keep only the newest records in the ring buffers, and write them at the end, or when the next file begins")

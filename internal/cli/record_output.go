@@ -11,7 +11,7 @@ import (
 
 // addSwitch adds the flags for several output files, and their names and sizes.
 func (o *recordOptions) addSwitch(f *pflag.FlagSet) {
-	f.StringVar(&o.rotate, "switch-output", "", "begin a new file at SIGUSR2 (`signal`), after a size (100M) or a time (30s, 5m, 1h)")
+	f.StringVar(&o.rotate, "switch-output", "", "begin a new file `WHEN`: at SIGUSR2 (signal), after a size (100M) or a time (30s, 5m, 1h)")
 	optional(f, "switch-output", "signal")
 	f.StringVar(&o.rotateAt, "switch-output-event", "", "begin a new file at each sample of these `EVENTS`, which are not recorded, and at SIGUSR2")
 	f.IntVar(&o.maxFiles, "switch-max-files", 0, "keep the newest `N` files of --switch-output; 0 for all")

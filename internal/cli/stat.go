@@ -103,7 +103,7 @@ The counts go to standard error, as the command's own output goes to standard ou
 func (o *statOptions) addFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.VarP(eventFlag{&o.events, argEvents}, "event", "e", "events to count, comma-separated; see bperf list")
-	f.VarP(eventFlag{&o.events, argMetrics}, "metrics", "M", "metrics to compute, comma-separated")
+	f.VarP(eventFlag{&o.events, argMetrics}, "metrics", "M", "compute the metrics of this `LIST`")
 	addEventFiles(f, &o.eventFiles)
 	f.BoolVar(&o.topdown, "topdown", false, "compute where the CPU's pipeline loses cycles: the metrics of the group TopdownL1, as columns")
 	f.IntVar(&o.topdownLevel, "td-level", 1, "with --topdown, compute the metrics of the group TopdownL`N`")
@@ -128,7 +128,7 @@ func (o *statOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.allUser, "all-user", false, "count only user mode")
 	f.BoolVar(&o.allKernel, "all-kernel", false, "count only the kernel")
 
-	f.IntVarP(&o.interval, "interval-print", "I", 0, "print the counts of each `MS` milliseconds (at least 10)")
+	addMilliseconds(f, &o.interval, "interval-print", "I", 0, "print the counts of each interval")
 	f.IntVar(&o.intervalCount, "interval-count", 0, "end after `N` intervals")
 	f.BoolVar(&o.intervalClear, "interval-clear", false, "clear the screen before each interval")
 	f.BoolVar(&o.summary, "summary", false, "print the sum over all intervals at the end")
@@ -283,9 +283,9 @@ func (o *statOptions) check(given func(string) bool, args []string) error {
 		o.parseCacheLevel(given("per-cache")),
 		o.checkOutput(given),
 		bad(given("interval-print") && o.interval < 10, "-I %d: the interval must be at least 10 ms", o.interval),
-		bad(given("interval-count") && o.interval == 0, "--interval-count needs intervals: -I MS"),
+		bad(given("interval-count") && o.interval == 0, "--interval-count needs intervals: -I TIME"),
 		bad(given("interval-count") && o.intervalCount < 1, "--interval-count %d: the number of intervals must be at least 1", o.intervalCount),
-		bad(o.intervalClear && o.interval == 0, "--interval-clear needs intervals: -I MS"),
+		bad(o.intervalClear && o.interval == 0, "--interval-clear needs intervals: -I TIME"),
 		bad(given("timeout") && o.interval > 0, "--timeout cannot be combined with -I: use --interval-count"),
 		bad(o.repeat < 0, "-r %d: give a number of runs, or 0 to repeat forever", o.repeat),
 		bad(o.repeat != 1 && len(args) == 0 && o.timeout == 0, "-r needs a command to repeat, or a --timeout"),

@@ -62,7 +62,7 @@ in another way. Like those of stat, they go to standard error.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	f.addInput(flags)
-	flags.StringSliceVarP(&metrics, "metrics", "M", nil, "metrics to compute from the recorded events, comma-separated")
+	flags.StringSliceVarP(&metrics, "metrics", "M", nil, "compute the metrics of this `LIST` from the recorded events")
 	o.addPlaces(flags)
 	o.addOutput(flags)
 	addPerfOptions(flags, recordingPerfOptions)

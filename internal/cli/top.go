@@ -55,7 +55,7 @@ BPF programs until it ends.`,
 		},
 	}
 	f := cmd.Flags()
-	f.Float64VarP(&o.delay, "delay", "d", 1, "length of an interval in `SECONDS` (at least 0.1)")
+	addSeconds(f, &o.delay, "delay", "d", 1, "length of an interval")
 	f.IntVarP(&o.count, "iterations", "n", 0, "print `COUNT` tables, then end")
 	f.BoolVar(&o.once, "once", false, "print one table, then end; the same as -n 1")
 	f.StringVarP(&o.sort, "sort", "s", "cpu", "sort by `COLUMN`: cpu, id, name; of programs runs, ns, type; of others switches; an event, ipc")

@@ -252,7 +252,7 @@ func examineProgram(id uint64, runs []top.Distribution) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	shown, err := readCode(list)
+	shown, err := readCode(list, "")
 	if err != nil {
 		return "", err
 	}

@@ -116,7 +116,7 @@ func TestTopRefuses(t *testing.T) {
 		"top --once -n 2":             {"", "Error: --once means --iterations 1: give only one\n", 22},
 		"top --by proc":               {"", "Error: --by proc: the values are prog, process, cgroup\n", 22},
 		"top --by cgroup 7":           {"", "Error: 7 selects BPF programs, which --by cgroup does not show\n", 22},
-		"top --by process -e nothing": {"", "Error: event syntax error: 'nothing'\n                     ^ there is no event nothing\n", 129},
+		"top --by process -e nothing": {"", "Error: event syntax error: there is no event nothing\n  nothing\n  ^\n", 129},
 		"top -s naem":                 {"", "Error: --sort naem: programs are sorted by cpu, runs, ns, id, type, name; did you mean name?\n", 22},
 		"top -n x": {"", "Error: invalid argument \"x\" for \"-n, --iterations\" flag: strconv.ParseInt: parsing \"x\": invalid syntax\n" +
 			"See bperf top --help\n", 129},

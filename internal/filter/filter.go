@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -61,14 +63,7 @@ type SyntaxError struct {
 }
 
 func (e *SyntaxError) Error() string {
-	const indent = "  "
-	shown := strings.Map(func(r rune) rune {
-		if r < ' ' {
-			return ' '
-		}
-		return r
-	}, e.Expr)
-	return fmt.Sprintf("filter: at character %d: %s\n%s%s\n%s%s^", e.At+1, e.Msg, indent, shown, indent, strings.Repeat(" ", e.At))
+	return fmt.Sprintf("filter: at character %d: %s\n%s", utf8.RuneCountInString(e.Expr[:e.At])+1, e.Msg, printable.Excerpt(e.Expr, e.At))
 }
 
 // SampleType returns the sample type that the event must have for the program to read the filter's fields.

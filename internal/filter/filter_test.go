@@ -106,6 +106,10 @@ func TestSyntaxErrors(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "at character 9: ") || !strings.HasSuffix(err.Error(), "\n  pid==1, dip==2\n          ^") {
 		t.Errorf("it is shown as %v", err)
 	}
+	_, err = Parse("pid==1 日本")
+	if err == nil || !strings.Contains(err.Error(), "at character 8: ") || !strings.HasSuffix(err.Error(), "\n  pid==1 日本\n         ^") {
+		t.Errorf("it is shown as %v", err)
+	}
 }
 
 // values are the values of a sample's fields.

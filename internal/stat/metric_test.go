@@ -211,8 +211,8 @@ func TestUnknownMetric(t *testing.T) {
 		"GHz,branch_miss_rates": `no metric is named "branch_miss_rates"; nearest: branch_miss_rate`,
 		"zzzzzzzzzzzz":          `no metric is named "zzzzzzzzzzzz"; there are CPUs_utilized, cs_per_second, `,
 		"GHz:u,nosuch:u":        `no metric is named "nosuch"`,
-		"GHz:ux":                "event syntax error: 'GHz:ux'",
-		"GHz:":                  "event syntax error: 'GHz:'",
+		"GHz:ux":                "event syntax error: there is no modifier 'x'",
+		"GHz:":                  "event syntax error: a modifier is missing here",
 		"GHz,":                  `no metric is named ""; there are CPUs_utilized, cs_per_second, `,
 	} {
 		_, err := MetricEvents(names, metric.Options{})

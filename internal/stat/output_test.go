@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -591,4 +593,17 @@ func FuzzOutput(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestErrorLines wants a reason once, with the names of all events that it applies to.
+func TestErrorLines(t *testing.T) {
+	failed := func(name, reason, remedy string) error {
+		return &count.Unsupported{Event: &event.Event{Name: name}, Reason: reason, Remedy: remedy}
+	}
+	got := errorLines([]error{failed("cycles", "No PMU.", "Buy one."), errors.New("no thread 7"), failed("sched:a", "No file.", ""), failed("branches", "No PMU.", "Buy one."),
+		fmt.Errorf("in program 3: %w", failed("cycles", "No PMU.", "Buy one."))})
+	want := []string{"cycles, branches: No PMU. Buy one.", "no thread 7", "sched:a: No file.", "in program 3: cycles: No PMU. Buy one."}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }

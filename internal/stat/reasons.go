@@ -62,6 +62,28 @@ func (r *reasons) lines() []string {
 	return order
 }
 
+// errorLines returns one line per reason why events cannot be counted, with the names of the events, and those errors that name none.
+func errorLines(all []error) []string {
+	var lines []string
+	names := make(map[string][]string) // by what stands after them
+	for _, err := range all {
+		var unsupported *count.Unsupported
+		if !errors.As(err, &unsupported) || err.Error() != unsupported.Error() {
+			lines = append(lines, err.Error())
+			continue
+		}
+		why := strings.TrimPrefix(err.Error(), unsupported.Event.Name)
+		if names[why] == nil {
+			lines = append(lines, why)
+		}
+		names[why] = append(names[why], unsupported.Event.Name)
+	}
+	for i, line := range lines {
+		lines[i] = strings.Join(names[line], ", ") + line
+	}
+	return lines
+}
+
 // reason returns why the row has no value, or "" if it has one.
 func (r *Row) reason() string {
 	var unsupported *count.Unsupported

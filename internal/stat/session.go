@@ -212,13 +212,13 @@ func supported(c *counters) error {
 	if len(c.events) == 0 {
 		return nil
 	}
-	var reasons []string
+	var all []error
 	for i := range c.events {
 		err := c.Err(i)
 		if err == nil {
 			return nil
 		}
-		reasons = append(reasons, err.Error())
+		all = append(all, err)
 	}
-	return fmt.Errorf("%w:\n%s", errNothingCounts, strings.Join(reasons, "\n"))
+	return fmt.Errorf("%w:\n%s", errNothingCounts, strings.Join(errorLines(all), "\n"))
 }

@@ -1,4 +1,5 @@
-// Package disasm disassembles the code that the kernel's BPF JIT compilers emit for x86-64 and arm64, in the syntax of the GNU tools.
+// Package disasm disassembles the code that the kernel's BPF JIT compilers emit for x86-64 and arm64, in the syntax of the GNU tools, and the
+// instructions of the BPF virtual machine, in the notation of the kernel's verifier.
 package disasm
 
 import "fmt"

@@ -90,8 +90,7 @@ func (p *opener) unsupported(e *event.Event, errno syscall.Errno) (reason, remed
 func (p *opener) missing(e *event.Event) (reason, remedy string) {
 	switch {
 	case hardware(e) && !p.hasPMU():
-		return "This machine shows no PMU (virtual machine without one?).",
-			"Count software events and tracepoints, or let the hypervisor give the guest a PMU."
+		return "This machine shows no PMU.", "See bperf doctor."
 	case hardware(e):
 		return "The PMU of this CPU has no such event.", ""
 	case len(p.target.Cgroups) > 0: // the event itself exists: if the system can count it, so can cgroups

@@ -253,7 +253,7 @@ var commands = map[string]*command{
 		"by": takes(text), "delay": takes(seconds), "event": takes(events), "iterations": takes(number(1, 1<<30)), "sort": takes(text),
 	})},
 	"prog list": {selector: true, flags: union(switches("json"), map[string]flag{"interval": takes(number(10, maxMS)), "sort": takes(text)})},
-	"prog show": {selector: true, flags: switches("json")},
+	"prog show": {selector: true, flags: union(switches("json"), map[string]flag{"disassembler-style": takes(text)})},
 	"prog stats": {selector: true, flags: map[string]flag{
 		"count": takes(number(1, 1<<30)), "format": takes(text), "interval": takes(number(10, maxMS)),
 	}},
