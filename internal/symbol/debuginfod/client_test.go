@@ -163,12 +163,6 @@ func TestBadServers(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	redirect := func(to string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Location", to)
-			w.WriteHeader(http.StatusFound)
-		}
-	}
 	elsewhere := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a server that nobody named was asked") })
 	closed := httptest.NewServer(nil)
 	closed.Close()
@@ -231,6 +225,13 @@ func TestBadServers(t *testing.T) {
 				t.Errorf("the other server's file: %v", err)
 			}
 		})
+	}
+}
+
+func redirect(to string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", to)
+		w.WriteHeader(http.StatusFound)
 	}
 }
 
