@@ -43,11 +43,11 @@ func tool(t *testing.T, name string) {
 	}
 }
 
-// clone returns a release of the commit that is checked out, in a clone.
-func clone(t *testing.T) release {
+// clone returns a release of the commit that is checked out in root, in a clone of it.
+func clone(t *testing.T, root string) release {
 	t.Helper()
 	dir := t.TempDir()
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds bperf four times, and three Debian systems")
 	}
-	r := clone(t)
+	r := clone(t, "../..")
 	if err := r.build(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func checkReproducible(t *testing.T, r release) {
 	t.Setenv("TZ", "Asia/Tokyo")
 	t.Setenv("LANG", "de_DE.UTF-8")
 	defer syscall.Umask(syscall.Umask(0o077))
-	again := clone(t)
+	again := clone(t, r.root)
 	if err := again.build(t.Context()); err != nil {
 		t.Fatal(err)
 	}
