@@ -16,7 +16,8 @@ func TestFields(t *testing.T) {
 	}
 	program := newSpec(t,
 		&btf.Struct{Name: "task_struct___old", Size: 8, Members: []btf.Member{member("tgid", 0, number), member("gone", 4, number)}},
-		&btf.Struct{Name: "mine", Size: 24, Members: []btf.Member{member("busy", 8, long), member("lock", 16, number), {Name: "bit", Type: number, Offset: 160, BitfieldSize: 1}}},
+		&btf.Struct{Name: "mine", Size: 24, Members: []btf.Member{member("busy", 8, long), member("lock", 16, number),
+			{Name: "bit", Type: number, Offset: 160, BitfieldSize: 1}}},
 		&btf.Struct{Name: "other", Size: 32, Members: []btf.Member{member("busy", 24, long), member("lock", 16, number)}})
 	kernel := newSpec(t, &btf.Struct{Name: "task_struct", Size: 2400, Members: []btf.Member{member("tgid", 2336, number)}})
 	for _, test := range []struct {

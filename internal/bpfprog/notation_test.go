@@ -175,7 +175,8 @@ func verify(t *testing.T, kind ebpf.ProgramType, code []byte) string {
 		logLevel, logSize uint32
 		log               unsafe.Pointer
 		version, flags    uint32
-	}{kind: uint32(kind), count: uint32(len(code) / 8), code: start(code), license: start(license), logLevel: 2, logSize: uint32(len(log)), log: start(log)}
+	}{kind: uint32(kind), count: uint32(len(code) / 8), code: start(code), license: start(license),
+		logLevel: 2, logSize: uint32(len(log)), log: start(log)}
 	if kind == ebpf.Syscall {
 		attr.flags = unix.BPF_F_SLEEPABLE
 	}
@@ -214,8 +215,10 @@ func TestTranslatedNames(t *testing.T) {
 	require.Root(t)
 	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 	variable := func(name string) *btf.Var { return &btf.Var{Name: name, Type: number, Linkage: btf.GlobalVar} }
-	section := &btf.Datasec{Name: ".bss", Size: 12, Vars: []btf.VarSecinfo{{Type: variable("first"), Offset: 0, Size: 4}, {Type: variable("second"), Offset: 4, Size: 4}}}
-	globals := newMap(t, &ebpf.MapSpec{Name: ".bss", Type: ebpf.Array, KeySize: 4, ValueSize: 12, MaxEntries: 1, Key: &btf.Void{}, Value: section})
+	section := &btf.Datasec{Name: ".bss", Size: 12, Vars: []btf.VarSecinfo{
+		{Type: variable("first"), Offset: 0, Size: 4}, {Type: variable("second"), Offset: 4, Size: 4}}}
+	globals := newMap(t, &ebpf.MapSpec{Name: ".bss", Type: ebpf.Array, KeySize: 4, ValueSize: 12, MaxEntries: 1,
+		Key: &btf.Void{}, Value: section})
 	plain := newMap(t, &ebpf.MapSpec{Name: "plain", Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 100})
 	code := twoFunctions()
 	extra := asm.Instructions{asm.FnKtimeGetNs.Call(), asm.LoadMapPtr(asm.R1, plain.FD())}

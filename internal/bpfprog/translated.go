@@ -24,11 +24,11 @@ type Translated struct {
 	Text     string `json:"text"`               // in the verifier's notation
 	Calls    string `json:"calls,omitempty"`    // name of the kernel function that it calls
 	Map      string `json:"map,omitempty"`      // name of the map whose address it loads
-	Variable string `json:"variable,omitempty"` // global variable in the map whose address it loads; a distance follows, as +8, if it is not the first byte
+	Variable string `json:"variable,omitempty"` // global variable whose address it loads, and maybe a distance from it, as +8
 	Field    string `json:"field,omitempty"`    // field that it reads or writes, as STRUCTURE.FIELD, if the source line makes it known
 
 	call   kernelCall
-	target int32 // offset in bytes of the called function from __bpf_call_base; of a kfunc, on some architectures, its type in the kernel's BTF
+	target int32 // distance in bytes of the called function from __bpf_call_base; of a kfunc with typedKfuncs, its type
 }
 
 // kernelCall says which kind of kernel function an instruction calls.
@@ -244,8 +244,8 @@ func nameTranslated(all []*Code) {
 	}
 }
 
-// typedKfuncs is set on architectures whose JIT compiler reaches functions anywhere. There, instructions that call kfuncs keep the function's
-// type in the kernel's BTF (bpf_jit_supports_far_kfunc_call, Linux 6.4).
+// typedKfuncs is set on architectures whose JIT compiler reaches functions anywhere. There, instructions that call kfuncs keep the type of
+// the function in the kernel's BTF (bpf_jit_supports_far_kfunc_call, Linux 6.4).
 const typedKfuncs = runtime.GOARCH == "arm64"
 
 // kfuncName returns the name of the function with this type in the kernel's BTF; empty if it cannot be read.

@@ -41,7 +41,7 @@ ELF files from the files, if their build is the recorded one; source lines come 
 still has it at the same address.` + debuginfodHelp,
 		Example: `  bperf annotate
   bperf annotate -l main
-  bperf annotate -b name:on_switch --format html -o annotated.html`,
+  bperf annotate -b on_switch --format html -o annotated.html`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {

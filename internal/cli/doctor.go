@@ -18,6 +18,8 @@ func newDoctorCommand() *cobra.Command {
 and prints a line for each, with a remedy below those that do not work.
 
 The exit status is 1 when nothing can be counted at all.`,
+		Example: `  bperf doctor
+  bperf doctor --json | jq -r '.[] | select(.state != "works") | .feature'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, err := kernel.Examine()

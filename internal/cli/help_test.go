@@ -50,3 +50,61 @@ func TestPlaceholders(t *testing.T) {
 		t.Error("the help of record has no -g")
 	}
 }
+
+// TestExamples wants examples in the help of each command that does something, with options that it takes.
+func TestExamples(t *testing.T) {
+	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {
+		if cmd.Name() == "help" || cmd.Parent() != nil && cmd.Parent().Name() == "completion" {
+			return // cobra's
+		}
+		if cmd.Example == "" && cmd.HasParent() && len(cmd.Commands()) == 0 {
+			t.Error("its help has no example")
+		}
+		for line := range strings.Lines(cmd.Example) {
+			args := firstCommand(t, line)
+			if len(args) == 0 || args[0] != "bperf" {
+				t.Fatalf("%q does not begin with bperf", line)
+			}
+			root := newRootCommand("bperf", nil)
+			args, err := canonical(root, args[1:])
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			found, rest, err := root.Find(args)
+			if err != nil || found.CommandPath() != cmd.CommandPath() {
+				t.Fatalf("%s is an example of %s, %v", line, found.CommandPath(), err)
+			}
+			if err := found.ParseFlags(rest); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+			if err := found.ValidateArgs(found.Flags().Args()); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+	})
+}
+
+// firstCommand splits a line of a shell into the words of its first command: up to a pipe or a redirection.
+func firstCommand(t *testing.T, line string) (words []string) {
+	t.Helper()
+	word, quoted, within := "", false, false
+	for _, r := range strings.TrimSpace(line) + " " {
+		switch {
+		case r == '\'':
+			quoted, within = !quoted, true
+		case quoted:
+			word += string(r)
+		case r == ' ' && within:
+			if word == "|" || word == ">" {
+				return words
+			}
+			words, word, within = append(words, word), "", false
+		case r != ' ':
+			word, within = word+string(r), true
+		}
+	}
+	if quoted {
+		t.Fatalf("a quote is open in %q", line)
+	}
+	return words
+}

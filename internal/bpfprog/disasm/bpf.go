@@ -72,7 +72,8 @@ func (b BPF) IsCall() bool { return b.Code == bpfCall && !b.bad }
 // IsWide reports whether it loads a 64-bit constant, and takes two slots.
 func (b BPF) IsWide() bool { return b.Code == bpfWide && !b.bad }
 
-// Access returns the register with the address of the memory that the instruction reads or writes, and how many bytes: 0 if it does neither.
+// Access returns the register with the address of the memory that the instruction reads or writes, and the number of bytes: 0 if it does
+// neither.
 func (b BPF) Access() (register uint8, size int) {
 	if b.bad {
 		return 0, 0
@@ -109,8 +110,8 @@ func Helper(number int32) string {
 	return string(name)
 }
 
-// String returns the instruction in the notation of the kernel's verifier, or "(bad)" for what RFC 9669 and the kernel do not know. Jumps and
-// calls within the program have a distance from the next instruction in slots, as `pc+5`.
+// String returns the instruction in the notation of the kernel's verifier, or "(bad)" for what RFC 9669 and the kernel do not know. Jumps
+// and calls within the program have a distance from the next instruction in slots, as `pc+5`.
 func (b BPF) String() string {
 	text := ""
 	if !b.bad && b.Dst <= 10 {
