@@ -67,9 +67,9 @@ func TestDebuginfod(t *testing.T) {
 		{name: "all is here", path: "/other", files: map[string][]byte{id + "/debuginfo": contents}, lines: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s, requests := test.search, func() []string { return nil }
-			s.Root = root
-			s.Debuginfod, requests = debuginfodOf(t, test.files)
+			client, requests := debuginfodOf(t, test.files)
+			s := test.search
+			s.Root, s.Debuginfod = root, client
 			f := openWith(t, s, test.path, "")
 			if hasLines(t, f) != test.lines {
 				t.Errorf("there are lines: %v, want %v", !test.lines, test.lines)
