@@ -107,7 +107,8 @@ func TestPrintCounters(t *testing.T) {
 func TestCountersRefuses(t *testing.T) {
 	for args, want := range map[string]result{
 		"counters --interval 9": {"", "Error: --interval 9: the interval must be at least 10 ms\n", 22},
-		"counters --interval x": {"", "Error: invalid argument \"x\" for \"--interval\" flag: strconv.ParseInt: parsing \"x\": invalid syntax\n" +
+		"counters --interval x": {"", "Error: invalid argument \"x\" for \"--interval\" flag: " +
+			"\"x\" is neither a whole number of milliseconds nor a time such as 500ms or 1s\n" +
 			"See bperf counters --help\n", 129},
 		"counters now": {"", "Error: unknown command \"now\" for \"bperf counters\"\n", 1},
 	} {

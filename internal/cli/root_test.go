@@ -105,7 +105,7 @@ func TestManPages(t *testing.T) {
 	for _, want := range []string{
 		".TH BPERF\\-STAT 1 ",
 		".SH SYNOPSIS\n.B bperf stat ",
-		".TP\n.B \\-I, \\-\\-interval\\-print MS\nprint the counts of each MS milliseconds",
+		".TP\n.B \\-I, \\-\\-interval\\-print TIME\nprint the counts of each interval",
 		".TP\n.B \\-a, \\-\\-all\\-cpus\ncount the whole system",
 	} {
 		if !strings.Contains(string(page), want) {
