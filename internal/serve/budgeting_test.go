@@ -194,8 +194,8 @@ func TestBudget(t *testing.T) {
 	log := s.log.String()
 	for text, times := range map[string]int{
 		"over the budget: bperf gives up something": 5, "under the budget: bperf takes up something again": 5,
-		"the cost of bperf is not known":                                   1,
-		"level=4 frequency=2 events=1 profile=true cpu=1.20% memory=40.0M": 1, "level=ERROR": 0,
+		"the cost of bperf is not known":                                                1,
+		"level=4 frequency=2 inside=false events=1 profile=true cpu=1.20% memory=40.0M": 1, "level=ERROR": 0,
 	} {
 		if n := strings.Count(log, text); n != times {
 			t.Errorf("%q is there %d times, want %d:\n%s", text, n, times, log)
