@@ -12,9 +12,8 @@ import (
 // TestSourceName has names that the client of elfutils 0.196 gave to its files.
 func TestSourceName(t *testing.T) {
 	for path, want := range map[string]string{
-		"/a":                          "source-005970b5-#a",
-		"/tmp/w2/exp/src/sub/pro g.c": "source-345fa481-#tmp#w2#exp#src#sub#pro#g.c",
-		"/nope#a/b.c":                 "source-ba10c8ec-#nope#a#b.c",
+		"/a":          "source-005970b5-#a",
+		"/nope#a/b.c": "source-ba10c8ec-#nope#a#b.c",
 		`/ !"#$%&()*+,-./0:;<=>?@A[\]^_` + "`a{|}~é/x": "source-04c25e78-#############-.#0#######A####_#a#######x",
 		"/" + strings.Repeat("x", 400) + "/y.c":        "source-14ea7a2d-" + strings.Repeat("x", 113) + "#y.c",
 	} {
