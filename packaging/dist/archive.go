@@ -3,7 +3,6 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -16,18 +15,11 @@ import (
 
 // writeTarball writes a compressed tarball whose files are all below one directory.
 func writeTarball(path, dir string, files []file, mtime time.Time) error {
-	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
+	var plain bytes.Buffer
+	if err := writeTar(&plain, inTarball(files, dir), mtime); err != nil {
 		return err
 	}
-	if err := writeTar(w, inTarball(files, dir), mtime); err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	return os.WriteFile(path, b.Bytes(), 0o666)
+	return os.WriteFile(path, compressed(plain.Bytes()), 0o666)
 }
 
 // writeTar writes files of root in the order of their paths, with the directories that they need.

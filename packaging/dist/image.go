@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"io/fs"
 	"os"
@@ -44,14 +43,6 @@ func (i *image) add(arch string, files []file) error {
 	if err := writeTar(&plain, layer, i.time); err != nil {
 		return err
 	}
-	var packed bytes.Buffer
-	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
-	w.Write(plain.Bytes()) // a Buffer does not fail
-	w.Close()
-
 	platform := v1.Platform{OS: "linux", Architecture: arch}
 	config, err := i.addJSON(v1.MediaTypeImageConfig, v1.Image{
 		Created:  &i.time,
@@ -67,7 +58,7 @@ func (i *image) add(arch string, files []file) error {
 	}
 	manifest, err := i.addJSON(v1.MediaTypeImageManifest, v1.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest,
-		Config: config, Layers: []v1.Descriptor{i.addBlob(v1.MediaTypeImageLayerGzip, packed.Bytes())},
+		Config: config, Layers: []v1.Descriptor{i.addBlob(v1.MediaTypeImageLayerGzip, compressed(plain.Bytes()))},
 	})
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bperf/bperf/internal/count"
-	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/serve/node"
 )
 
@@ -50,7 +49,7 @@ func (c *Collector) exportInside(s *scrape, snap *node.Snapshot) {
 		counts[insideDrops], counts[insideSum] = p.Dropped, p.Time
 		copy(counts[insideBucket:], p.Times.Buckets[:])
 		for n, r := range p.Readings {
-			copy(counts[insideEvent+3*n:], []uint64{r.Value, r.Enabled, r.Running})
+			putReading(counts[insideEvent+3*n:], r)
 		}
 		c.inside.add(p.ID, programLabels{label(p.Name), label(p.Type), label(p.Tag)}, counts)
 	}
@@ -65,11 +64,7 @@ func (s *scrape) inside(sum *sum[programLabels], events []event) {
 	labels := []string{"", sum.labels.name, sum.labels.kind, sum.labels.tag}
 	s.histogram(insideTimes, seconds(sum.counts[insideSum]), sum.counts[insideBucket:insideEvent], labels[1:])
 	s.counter(insideDropped, float64(sum.counts[insideDrops]), labels[1:]...)
-	for _, e := range events {
-		r := sum.counts[insideEvent+3*e.index:]
-		labels[0] = e.name
-		s.reading(perfevent.Reading{Value: r[0], Enabled: r[1], Running: r[2]}, insideEvents, insideEnabled, insideRunning, labels...)
-	}
+	s.readings(sum.counts[insideEvent:], events, insideEvents, insideEnabled, insideRunning, labels)
 }
 
 // schema is that of native histograms: 8 buckets for each power of 2. A bucket of count.Runs is as wide as 1.5 to 3 of them, so its runs

@@ -186,8 +186,7 @@ func (c *Collector) exportContainers(s *scrape, containers []node.Container, eve
 		}
 		for _, e := range events {
 			if e.index < len(n.Readings) {
-				r := n.Readings[e.index]
-				copy(counts[firstEvent+3*e.index:], []uint64{r.Value, r.Enabled, r.Running})
+				putReading(counts[firstEvent+3*e.index:], n.Readings[e.index])
 			}
 		}
 		c.containers.add(n.Cgroup, labelsOf(&n.Name), counts)
@@ -319,10 +318,20 @@ func (s *scrape) container(sum *sum[containerLabels], events []event) {
 			s.counter(containerOffCPU, seconds(sum.counts[firstOffCPU+why]), labels...)
 		}
 	}
+	s.readings(sum.counts[firstEvent:], events, containerEvents, containerEnabled, containerRunning, labels)
+}
+
+// putReading writes a reading into counts. readings reads it there.
+func putReading(counts []uint64, r perfevent.Reading) {
+	copy(counts, []uint64{r.Value, r.Enabled, r.Running})
+}
+
+// readings exports the readings of events, which counts has from its beginning on. The first label is the event.
+func (s *scrape) readings(counts []uint64, events []event, value, enabled, running *prometheus.Desc, labels []string) {
 	for _, e := range events {
-		c := sum.counts[firstEvent+3*e.index:]
+		c := counts[3*e.index:]
 		labels[0] = e.name
-		s.reading(perfevent.Reading{Value: c[0], Enabled: c[1], Running: c[2]}, containerEvents, containerEnabled, containerRunning, labels...)
+		s.reading(perfevent.Reading{Value: c[0], Enabled: c[1], Running: c[2]}, value, enabled, running, labels...)
 	}
 }
 
