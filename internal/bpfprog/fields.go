@@ -1,8 +1,8 @@
 package bpfprog
 
 import (
-	"bytes"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -25,26 +25,21 @@ type extent struct {
 	offset, size uint32 // bytes
 }
 
-// openFields returns the fields of a program with this BTF; nil if it has none that can be read.
-func openFields(id uint32) *fields {
-	if id == 0 {
+// newFields returns the fields of a program with this BTF; nil without.
+func newFields(program *btf.Spec) *fields {
+	if program == nil {
 		return nil
 	}
-	data, err := ReadBTF(id)
+	return &fields{program: program, kernel: sync.OnceValue(kernelTypes)}
+}
+
+// kernelTypes reads the types of the kernel; nil if they cannot be read.
+func kernelTypes() *btf.Spec {
+	spec, err := btf.LoadKernelSpec() // mapped, not copied
 	if err != nil {
 		return nil
 	}
-	spec, err := btf.LoadSpecFromReader(bytes.NewReader(data.Data))
-	if err != nil {
-		return nil
-	}
-	return &fields{program: spec, kernel: func() *btf.Spec {
-		kernel, err := btf.LoadKernelSpec() // mapped, not copied
-		if err != nil {
-			return nil
-		}
-		return kernel
-	}}
+	return spec
 }
 
 // stackPointer is the register whose memory is the stack.

@@ -84,7 +84,7 @@ func (a *Address) UnmarshalText(text []byte) error {
 // Reader reads programs. It caches BTF between programs. It is not safe for concurrent use.
 type Reader struct {
 	boot    time.Time // wall-clock time at which CLOCK_BOOTTIME, the clock of load times, was 0
-	btf     map[uint32]*btf.Spec
+	btf     specs
 	cgroups cgroups
 	mapIDs  []uint32
 	first   functionRecord // first function of the program that was read last
@@ -108,7 +108,7 @@ func NewReader(detail Detail) (*Reader, error) {
 	}
 	return &Reader{
 		boot:    time.Now().Add(-time.Duration(since.Nano())),
-		btf:     make(map[uint32]*btf.Spec),
+		btf:     make(specs),
 		cgroups: cgroups{root: cgroupMount()},
 		mapIDs:  make([]uint32, 64), // MAX_USED_MAPS, the limit of what a program's own code can use
 		fdinfo:  make([]byte, 4096),
@@ -293,7 +293,7 @@ func (r *Reader) source(d descriptor, id, n uint32, records []functionRecord, fu
 	if err := d.info(unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
 		return err
 	}
-	spec := r.spec(id)
+	spec := r.btf.of(id)
 	if spec == nil {
 		return nil
 	}
@@ -317,7 +317,7 @@ func (r *Reader) source(d descriptor, id, n uint32, records []functionRecord, fu
 
 // functionName returns the name of a function in any BTF, including the kernel's; empty if it cannot be read.
 func (r *Reader) functionName(id, function uint32) string {
-	spec := r.spec(id)
+	spec := r.btf.of(id)
 	if spec == nil {
 		return ""
 	}
@@ -328,23 +328,26 @@ func (r *Reader) functionName(id, function uint32) string {
 	return t.TypeName()
 }
 
-// mostBTF limits how many BTF objects a Reader caches, because programs come and go during its life.
+// specs caches BTF by ID; nil for what cannot be read.
+type specs map[uint32]*btf.Spec
+
+// mostBTF limits how many BTF objects are cached, because programs come and go during the life of a Reader.
 const mostBTF = 256
 
-// spec returns the BTF with an ID; nil if it cannot be read. It caches both results.
-func (r *Reader) spec(id uint32) *btf.Spec {
-	spec, known := r.btf[id]
+// of returns the BTF with an ID; nil if it cannot be read.
+func (s specs) of(id uint32) *btf.Spec {
+	spec, known := s[id]
 	if !known {
-		if len(r.btf) >= mostBTF {
-			clear(r.btf)
+		if len(s) >= mostBTF {
+			clear(s)
 		}
-		spec = r.readSpec(id)
-		r.btf[id] = spec
+		spec = readSpec(id)
+		s[id] = spec
 	}
 	return spec
 }
 
-func (r *Reader) readSpec(id uint32) *btf.Spec {
+func readSpec(id uint32) *btf.Spec {
 	if id == 0 {
 		return nil
 	}
@@ -360,11 +363,7 @@ func (r *Reader) readSpec(id uint32) *btf.Spec {
 	var base *btf.Spec
 	switch {
 	case info.IsVmlinux():
-		spec, err := btf.LoadKernelSpec() // mapped, not copied
-		if err != nil {
-			return nil
-		}
-		return spec
+		return kernelTypes()
 	case info.IsKernel:
 		if base, err = btf.LoadKernelSpec(); err != nil {
 			return nil

@@ -1,13 +1,13 @@
 package bpfprog
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"runtime"
+	"sync"
 	"unsafe"
 
 	"github.com/cilium/ebpf/btf"
@@ -73,7 +73,8 @@ type usedMap struct {
 }
 
 func newTranslation(p *Program, functions btf.FuncOffsets, lines btf.LineOffsets) *translation {
-	t := &translation{names: map[int]string{0: p.Name}, lines: make(map[int]*Line), maps: make(map[uint32]usedMap), fields: openFields(p.BTF)}
+	types := make(specs)
+	t := &translation{names: map[int]string{0: p.Name}, lines: make(map[int]*Line), maps: make(map[uint32]usedMap), fields: newFields(types.of(p.BTF))}
 	for _, f := range functions {
 		t.functions, t.names[int(f.Offset)] = append(t.functions, int(f.Offset)), f.Func.Name
 	}
@@ -81,7 +82,7 @@ func newTranslation(p *Program, functions btf.FuncOffsets, lines btf.LineOffsets
 		t.lines[int(l.Offset)] = newLine(l.Line)
 	}
 	for _, id := range p.MapIDs {
-		if m, err := readUsedMap(id); err == nil { // a map that cannot be read has its ID in the text
+		if m, err := readUsedMap(id, types); err == nil { // a map that cannot be read has its ID in the text
 			t.maps[id] = m
 		}
 	}
@@ -89,22 +90,15 @@ func newTranslation(p *Program, functions btf.FuncOffsets, lines btf.LineOffsets
 }
 
 // readUsedMap reads the name of a map and of the global variables in it.
-func readUsedMap(id uint32) (usedMap, error) {
+func readUsedMap(id uint32, types specs) (usedMap, error) {
 	d, info, err := openMap(id)
 	if err != nil {
 		return usedMap{}, err
 	}
 	defer d.close()
 	m := usedMap{name: text(info.name[:])}
-	if info.btf == 0 || info.valueType == 0 {
-		return m, nil
-	}
-	data, err := ReadBTF(info.btf)
-	if err != nil {
-		return m, nil
-	}
-	spec, err := btf.LoadSpecFromReader(bytes.NewReader(data.Data))
-	if err != nil {
+	spec := types.of(info.btf)
+	if spec == nil || info.valueType == 0 {
 		return m, nil
 	}
 	if section, err := spec.TypeByID(btf.TypeID(info.valueType)); err == nil {
@@ -223,6 +217,7 @@ func (c *Code) eachCall(base uint64, do func(target uint64, name *string)) {
 
 // nameTranslated writes the names of called functions into the text of BPF instructions, with the numbers of helpers.
 func nameTranslated(all []*Code) {
+	kernel := sync.OnceValue(kernelTypes)
 	numbers := make(map[string]int32)
 	for n := int32(1); disasm.Helper(n) != ""; n++ {
 		numbers[disasm.Helper(n)] = n
@@ -231,7 +226,7 @@ func nameTranslated(all []*Code) {
 		for i := range c.Translated {
 			t := &c.Translated[i]
 			if t.call == kfuncCall && typedKfuncs {
-				t.Calls = cmp.Or(kfuncName(t.target), t.Calls)
+				t.Calls = cmp.Or(kfuncName(kernel(), t.target), t.Calls)
 			}
 			if t.call == noKernelCall || t.Calls == "" {
 				continue
@@ -249,12 +244,11 @@ func nameTranslated(all []*Code) {
 const typedKfuncs = runtime.GOARCH == "arm64"
 
 // kfuncName returns the name of the function with this type in the kernel's BTF; empty if it cannot be read.
-func kfuncName(id int32) string {
-	spec, err := btf.LoadKernelSpec() // mapped, not copied
-	if err != nil || id <= 0 {
+func kfuncName(kernel *btf.Spec, id int32) string {
+	if kernel == nil || id <= 0 {
 		return ""
 	}
-	t, err := spec.TypeByID(btf.TypeID(id))
+	t, err := kernel.TypeByID(btf.TypeID(id))
 	if err != nil {
 		return ""
 	}
