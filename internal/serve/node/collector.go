@@ -48,7 +48,7 @@ func Open(config Config) (*Collector, error) {
 		return nil, err
 	}
 	machine := event.Host()
-	c := &Collector{events: parseEvents(machine, config.Events, config.Most), duty: config.Duty}
+	c := &Collector{events: parseEvents(machine, config.Events, refuseBeyond(config.Most)), duty: config.Duty}
 	if c.inside, err = newInside(machine, config.Inside, config.Share); err != nil {
 		return nil, err
 	}

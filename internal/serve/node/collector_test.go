@@ -532,7 +532,7 @@ func TestParseEvents(t *testing.T) {
 	for i := range process.MaxEvents {
 		names = append(names, "dummy/name=d"+strconv.Itoa(i)+"/")
 	}
-	e := parseEvents(event.Host(), names, 0)
+	e := parseEvents(event.Host(), names, refuseBeyond(0))
 	var got []string
 	for _, one := range e.all {
 		got = append(got, one.Name+": "+one.Reason)
@@ -553,7 +553,7 @@ func TestParseEvents(t *testing.T) {
 	if last := e.all[len(e.all)-1]; !strings.Contains(last.Reason, "one event too many: 16 are possible") {
 		t.Errorf("%+v", last)
 	}
-	e = parseEvents(event.Host(), names[:6], 3)
+	e = parseEvents(event.Host(), names[:6], refuseBeyond(3))
 	reasons := map[string]string{}
 	for _, one := range e.all {
 		reasons[one.Name] = one.Reason

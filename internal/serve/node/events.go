@@ -20,8 +20,9 @@ type events struct {
 }
 
 // parseEvents parses the events of a configuration. An event that cannot be counted gets a reason: nodes of a fleet differ, and share a
-// configuration. Beyond the first most, events are given up; 0 for none.
-func parseEvents(machine *event.Machine, names []string, most int) events {
+// configuration. refuse returns that reason for an event of the machine; "" for none. counted is the number of events before it that are
+// counted.
+func parseEvents(machine *event.Machine, names []string, refuse func(one *event.Event, counted int) string) events {
 	var e events
 	known := make(map[string]bool)
 	add := func(name string, counted *event.Event, reason string) {
@@ -42,19 +43,26 @@ func parseEvents(machine *event.Machine, names []string, most int) events {
 			continue
 		}
 		for _, one := range list.Events() {
-			reason := ""
-			if err := process.Check(one); err != nil {
-				reason = err.Error()
-			} else if one.Attr.Flags&(perfdata.AttrPinned|perfdata.AttrExclusive) != 0 {
-				reason = one.Name + " would keep others from the counters of the CPU: leave out the modifiers D and e"
-			} else if len(e.list) == process.MaxEvents {
-				reason = fmt.Sprintf("%s is one event too many: %d are possible", one.Name, process.MaxEvents)
-			}
-			if reason == "" && most > 0 && len(e.list) == most {
-				reason = GivenUp
-			}
-			add(one.Name, one, reason)
+			add(one.Name, one, refuse(one, len(e.list)))
 		}
 	}
 	return e
+}
+
+// refuseBeyond returns the refuse of parseEvents for CPUs and containers. Beyond the first most, events are given up; 0 for none.
+func refuseBeyond(most int) func(*event.Event, int) string {
+	return func(one *event.Event, counted int) string {
+		err := process.Check(one)
+		switch {
+		case err != nil:
+			return err.Error()
+		case one.Attr.Flags&(perfdata.AttrPinned|perfdata.AttrExclusive) != 0:
+			return one.Name + " would keep others from the counters of the CPU: leave out the modifiers D and e"
+		case counted == process.MaxEvents:
+			return fmt.Sprintf("%s is one event too many: %d are possible", one.Name, process.MaxEvents)
+		case most > 0 && counted == most:
+			return GivenUp
+		}
+		return ""
+	}
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,9 +45,8 @@ const insidePoll = 5 * time.Second
 // inside counts inside BPF programs. Its methods may be called at the same time.
 type inside struct {
 	wanted program.Selection
-	list   event.List // runTime, then the events of the configuration that may be counted
-	all    []Event    // of the configuration
-	at     []int      // by event of the list after the first: its index in all
+	times  event.List // runTime, which is counted before the events
+	events events
 	share  string
 
 	mu      sync.Mutex
@@ -64,23 +64,12 @@ func newInside(machine *event.Machine, config Inside, share string) (*inside, er
 	if err != nil {
 		return nil, err
 	}
-	in := &inside{wanted: program.Selection{Programs: programs}, share: share}
-	if in.list, err = machine.Parse(runTime); err != nil {
+	times, err := machine.Parse(runTime)
+	if err != nil {
 		return nil, err
 	}
-	for _, name := range config.Events {
-		list, err := machine.Parse(name)
-		if err != nil {
-			in.all = append(in.all, Event{printable.Text(name), printable.Text(err.Error())})
-			continue
-		}
-		for _, one := range list.Events() {
-			in.list = append(in.list, event.Group{Events: []*event.Event{one}})
-			in.at = append(in.at, len(in.all))
-			in.all = append(in.all, Event{Name: printable.Text(one.Name)})
-		}
-	}
-	return in, nil
+	all := parseEvents(machine, config.Events, func(*event.Event, int) string { return "" })
+	return &inside{wanted: program.Selection{Programs: programs}, times: times, events: all, share: share}, nil
 }
 
 // follow counts in the programs that are loaded, until the context ends.
@@ -126,7 +115,7 @@ func (in *inside) open(targets []program.Target) error {
 	if err != nil {
 		return err
 	}
-	counter, err := program.Open(in.list, targets, machine, program.Options{Following: true, Sharing: program.Sharing{Dir: in.share}, Calibrate: true})
+	counter, err := program.Open(slices.Concat(in.times, in.events.list), targets, machine, program.Options{Following: true, Sharing: program.Sharing{Dir: in.share}, Calibrate: true})
 	if err != nil {
 		return err
 	}
@@ -162,7 +151,7 @@ func (in *inside) close() error {
 func (in *inside) read(s *Snapshot) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	s.Inside, s.InsideEvents = []InProgram{}, in.all
+	s.Inside, s.InsideEvents = []InProgram{}, in.events.all
 	switch {
 	case in.off:
 		s.NoInside = GivenUp
@@ -182,7 +171,7 @@ func (in *inside) read(s *Snapshot) error {
 	targets := in.counter.Targets()
 	all := make([]InProgram, len(targets))
 	for i, t := range targets {
-		all[i] = InProgram{ID: t.ID, Name: printable.Text(t.Name), Type: t.Type, Tag: t.Tag, Readings: make([]perfevent.Reading, len(in.all))}
+		all[i] = InProgram{ID: t.ID, Name: printable.Text(t.Name), Type: t.Type, Tag: t.Tag, Readings: make([]perfevent.Reading, len(in.events.all))}
 	}
 	for i := range cells {
 		in.add(&all[cells[i].Program], &cells[i])
@@ -199,8 +188,8 @@ func (in *inside) read(s *Snapshot) error {
 
 // reasons returns the events, with the reasons of those that cannot be counted.
 func (in *inside) reasons() []Event {
-	all := append([]Event(nil), in.all...)
-	for i, at := range in.at {
+	all := slices.Clone(in.events.all)
+	for i, at := range in.events.at {
 		if err := in.counter.Err(i + 1); err != nil {
 			all[at].Reason = printable.Text(err.Error())
 		}
@@ -210,7 +199,7 @@ func (in *inside) reasons() []Event {
 
 // add adds the counts of a CPU.
 func (in *inside) add(p *InProgram, c *count.Cell) {
-	switch own := c.Event - len(in.list); {
+	switch own := c.Event - 1 - len(in.events.list); {
 	case own >= 0:
 		switch program.OwnEvents()[own].Name {
 		case program.Runs:
@@ -224,7 +213,7 @@ func (in *inside) add(p *InProgram, c *count.Cell) {
 			p.Times.Add(c.Runs)
 		}
 	default:
-		r := &p.Readings[in.at[c.Event-1]]
+		r := &p.Readings[in.events.at[c.Event-1]]
 		r.Value, r.Enabled, r.Running = r.Value+c.Value, r.Enabled+c.Enabled, r.Running+c.Running
 	}
 }
