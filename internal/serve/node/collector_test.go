@@ -544,7 +544,7 @@ func TestParseEvents(t *testing.T) {
 			t.Errorf("%q, want %q", got[i], want)
 		}
 	}
-	if e.all[8].Reason == "" || strings.Contains(e.all[8].Reason, "\x1b") {
+	if e.all[8].Reason == "" || strings.ContainsAny(e.all[8].Reason, "\x1b^") {
 		t.Errorf("%q", e.all[8].Reason)
 	}
 	if n := len(e.list.Events()); n != process.MaxEvents || len(e.at) != n {

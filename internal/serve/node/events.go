@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/bperf/bperf/internal/count/process"
 	"github.com/bperf/bperf/internal/event"
@@ -39,7 +40,8 @@ func parseEvents(machine *event.Machine, names []string, refuse func(one *event.
 	for _, name := range names {
 		list, err := machine.Parse(name)
 		if err != nil {
-			add(name, nil, err.Error())
+			reason, _, _ := strings.Cut(err.Error(), "\n") // the other lines point at the place, on a terminal
+			add(name, nil, reason)
 			continue
 		}
 		for _, one := range list.Events() {
