@@ -85,7 +85,7 @@ test-guests: ## the tests that ask the kernel, on other kernels under QEMU, with
 	go run ./test guests
 
 .PHONY: race
-race: ## the short versions of tests with the race detector, which needs gcc
+race: ## tests with the race detector, which needs gcc
 	go run ./test race
 
 # A module of its own, so that bperf does not depend on what the servers are made of.

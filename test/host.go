@@ -9,36 +9,45 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/bperf/bperf/test/binaries"
 )
 
-// hostJobs returns jobs that run the tests of packages on this machine's kernel. With race, they run the short versions of the tests with the
-// race detector.
-func hostJobs(b *binaries.Builder, patterns []string, race bool) ([]job, error) {
+// hostJobs returns jobs that run the tests of packages on this machine's kernel, each job those tests of a package that take selects.
+func hostJobs(b *binaries.Builder, patterns []string, race bool, take func(pkg, test string) bool) ([]job, error) {
 	packages, err := binaries.List(runtime.GOARCH, patterns)
 	if err != nil {
 		return nil, err
 	}
 	var jobs []job
 	for _, p := range packages {
+		tests, err := p.Tests()
+		if err != nil {
+			return nil, err
+		}
+		tests = slices.DeleteFunc(tests, func(test string) bool { return !take(p.Path(), test) })
+		if len(tests) == 0 {
+			continue
+		}
 		jobs = append(jobs, job{
 			where: where{kernel: host, race: race, pkg: p.Path()},
 			name:  p.Path(),
 			alone: true,
-			run:   func(ctx context.Context, r *run) error { return runPackage(ctx, r, b, p) },
+			run:   func(ctx context.Context, r *run) error { return runPackage(ctx, r, b, p, tests) },
 		})
 	}
 	return jobs, nil
 }
 
-// runPackage compiles the tests of a package and runs them like `go test -v`.
-func runPackage(ctx context.Context, r *run, b *binaries.Builder, p binaries.Package) error {
-	compile, flags := b.Tests, []string{"-test.v", "-test.paniconexit0"}
+// runPackage compiles the tests of a package and runs some of them like `go test -v`.
+func runPackage(ctx context.Context, r *run, b *binaries.Builder, p binaries.Package, names []string) error {
+	compile := b.Tests
 	if r.where.race {
-		compile, flags = b.RaceTests, append(flags, "-test.short", "-test.run="+raceRuns[p.Path()], "-test.skip="+raceSkips)
+		compile = b.RaceTests
 	}
 	var bperf, tests string
 	err := r.phase("compile", func() (err error) {
@@ -50,7 +59,7 @@ func runPackage(ctx context.Context, r *run, b *binaries.Builder, p binaries.Pac
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(tests, flags...)
+	cmd := exec.Command(tests, "-test.v", "-test.paniconexit0", "-test.run=^("+strings.Join(names, "|")+")$")
 	cmd.Dir = p.Dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "PWD="+p.Dir, "BPERF="+bperf)
 	start := time.Now()

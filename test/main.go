@@ -4,7 +4,8 @@
 //
 //	go run ./test [-slowest N] [-timeout D] [-fuzztime D] [host|guests|race|fuzz]...
 //
-// Without arguments it runs the steps host and guests.
+// Without arguments it runs the steps host and guests. The step host runs all tests of all packages, but together with the step race only
+// those that the race detector does not run.
 package main
 
 import (
@@ -14,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -70,7 +72,7 @@ func test(ctx context.Context, steps []string, fuzztime time.Duration) ([]*run, 
 	defer b.Remove()
 	p := pool{at: runtime.NumCPU()}
 	for _, step := range steps {
-		jobs, err := jobsOf(step, b, fuzztime)
+		jobs, err := jobsOf(step, slices.Contains(steps, "race"), b, fuzztime)
 		if err != nil {
 			return nil, err
 		}
@@ -79,14 +81,15 @@ func test(ctx context.Context, steps []string, fuzztime time.Duration) ([]*run, 
 	return p.runAll(ctx, os.Stdout), nil
 }
 
-func jobsOf(step string, b *binaries.Builder, fuzztime time.Duration) ([]job, error) {
+// jobsOf returns the jobs of a step. With race, the step race runs as well, and the step host leaves out the tests that the step race runs.
+func jobsOf(step string, race bool, b *binaries.Builder, fuzztime time.Duration) ([]job, error) {
 	switch step {
 	case "host":
-		return hostJobs(b, []string{"./..."}, false)
+		return hostJobs(b, []string{"./..."}, false, func(pkg, test string) bool { return !race || !underRace(pkg, test) })
 	case "guests":
 		return guestJobs(b), nil
 	case "race":
-		return hostJobs(b, racePackages, true)
+		return hostJobs(b, racePackages, true, underRace)
 	case "fuzz":
 		return fuzzJobs(fuzztime), nil
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -54,15 +56,24 @@ const lockdownTests = "^(TestLockdown|TestTargets|TestNoFramePointers|TestOffCPU
 // racePackages are tested with the race detector, except for raceSkips: tests that compare what is printed with what perf prints, and tests
 // that only repeat others of the same package, on more recordings or for longer. Of the packages in raceRuns, only tests that match run: of
 // the command line, those of commands in which several goroutines work.
-var racePackages = []string{"./internal/...", "./perfdata"}
+var racePackages = []string{"./internal/...", "./perfdata/..."}
 
-var raceRuns = map[string]string{
-	"internal/cli": "^Test(Annotate|Counters|Endings|Interrupted|Maps|On|Profile|Prog|Record|ReportFormats|Script|Serve|" +
-		"Stat(Control|Counts|Functions|Programs|Record|Shared$)|Top)",
+var raceRuns = map[string]*regexp.Regexp{
+	"internal/cli": regexp.MustCompile("^Test(Annotate|Counters|Endings|Interrupted|Maps|On|Profile|Prog|Record|ReportFormats|Script|Serve|" +
+		"Stat(Control|Counts|Functions|Programs|Record|Shared$)|Top)"),
 }
 
-const raceSkips = "(BesidePerf|LikePerf|AsPerf|AsPerfDoes|OfPackagedPerf)$|" +
-	"^Test(BothWays|CommandLines|Truth|MiniDebugInfoBounds|PprofHasTheCode)$"
+var raceSkips = regexp.MustCompile("(BesidePerf|LikePerf|AsPerf|AsPerfDoes|OfPackagedPerf)$|" +
+	"^Test(BothWays|CommandLines|Truth|MiniDebugInfoBounds|PprofHasTheCode)$")
+
+// underRace reports whether the step race runs a test of a package, which is given by its path in the module.
+func underRace(pkg, test string) bool {
+	in := slices.ContainsFunc(racePackages, func(pattern string) bool {
+		return strings.HasPrefix("./"+pkg+"/", strings.TrimSuffix(pattern, "..."))
+	})
+	runs := raceRuns[pkg]
+	return in && !raceSkips.MatchString(test) && (runs == nil || runs.MatchString(test))
+}
 
 // guestCPUTime is the most CPU time that one guest may take.
 const guestCPUTime = 40 * time.Minute

@@ -111,7 +111,7 @@ func TestAgain(t *testing.T) {
 	}{
 		{where{kernel: host}, "internal/a", "TestA", "go test -count=1 -v -run '^TestA$' ./internal/a"},
 		{where{kernel: host}, "internal/a", "", "go test -count=1 -v ./internal/a"},
-		{where{kernel: host, race: true}, "internal/a", "TestA/b's_(1)", `CGO_ENABLED=1 go test -race -short -count=1 -v -run '^TestA$/^b.s_\(1\)$' ./internal/a`},
+		{where{kernel: host, race: true}, "internal/a", "TestA/b's_(1)", `CGO_ENABLED=1 go test -race -count=1 -v -run '^TestA$/^b.s_\(1\)$' ./internal/a`},
 		{where{kernel: "arm64/testing", flags: "-cpu cortex-a72 "}, "a", "", "go run ./test/guest -perf -cpu cortex-a72 -kernel arm64/testing ./a"},
 		{where{kernel: "amd64/trixie"}, "internal/a", "TestA", "go run ./test/guest -perf -kernel amd64/trixie -run '^TestA$' ./internal/a"},
 	} {

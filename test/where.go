@@ -33,7 +33,7 @@ func (w where) again(pkg, test string) string {
 	case w.kernel != host:
 		return "go run ./test/guest -perf " + w.flags + "-kernel " + w.kernel + " " + run + "./" + pkg
 	case w.race:
-		return "CGO_ENABLED=1 go test -race -short -count=1 -v " + run + "./" + pkg
+		return "CGO_ENABLED=1 go test -race -count=1 -v " + run + "./" + pkg
 	}
 	return "go test -count=1 -v " + run + "./" + pkg
 }

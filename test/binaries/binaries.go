@@ -6,10 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -100,6 +105,26 @@ type Package struct {
 
 // Path returns the package's directory in the module, which is also its directory below /src in a guest.
 func (p *Package) Path() string { return strings.TrimPrefix(p.ImportPath, Module+"/") }
+
+// Tests returns the names of the package's tests, fuzz tests and examples.
+func (p *Package) Tests() ([]string, error) {
+	var names []string
+	for _, file := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range parsed.Decls {
+			if f, is := d.(*ast.FuncDecl); is && f.Recv == nil && f.Name.Name != "TestMain" && isTest.MatchString(f.Name.Name) {
+				names = append(names, f.Name.Name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// isTest matches the names of functions that a test binary runs without further flags.
+var isTest = regexp.MustCompile(`^(Test|Fuzz|Example)(\P{Ll}|$)`)
 
 // List returns the packages with tests among those that match the patterns.
 func List(arch string, patterns []string) ([]Package, error) {
