@@ -91,7 +91,9 @@ race: ## tests with the race detector, which needs gcc
 # A module of its own, so that bperf does not depend on what the servers are made of.
 .PHONY: test-fleet
 test-fleet: ## `bperf serve` beside the servers of fleets, and the code of their projects: as root
-	cd test/fleet && go vet ./... && go test ./...
+	go run ./test/upstream prometheus-3
+	go run ./test/upstream collector
+	cd test/fleet && go vet ./... && go test -timeout 1h ./...
 
 .PHONY: test-long
 test-long: ## all tests in their long versions, and a minute of fuzzing for each decoder: hours

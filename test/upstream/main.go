@@ -28,7 +28,7 @@ func main() {
 	case len(os.Args) == 3 && os.Args[1] == "options":
 		out, err = packaged.Options(os.Args[2])
 	default:
-		fmt.Fprintln(os.Stderr, "usage: upstream amd64|arm64|bpftool|bookworm|testing|promtool|prometheus|victoria-metrics\n       upstream options SUITE")
+		fmt.Fprintln(os.Stderr, "usage: upstream amd64|arm64|bpftool|bookworm|testing|promtool|prometheus|prometheus-3|collector|victoria-metrics\n       upstream options SUITE")
 		os.Exit(2)
 	}
 	if err != nil {
@@ -42,7 +42,7 @@ func get(which string) (string, error) {
 	switch which {
 	case packaged.Oldest, packaged.Newest:
 		return packaged.Get(which, runtime.GOARCH)
-	case engines.Promtool, engines.Prometheus, engines.VictoriaMetrics:
+	case engines.Promtool, engines.Prometheus, engines.Prometheus3, engines.Collector, engines.VictoriaMetrics:
 		return engines.Get(which)
 	case "bpftool":
 		return built.Bpftool()

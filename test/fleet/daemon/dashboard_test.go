@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bperf/bperf/test/fleet/server"
 )
 
 // dashboard has the parts of packaging/grafana/bperf.json that the tests check.
@@ -48,7 +50,7 @@ push: [{kind: otlp, url: "`+refuses.URL+`"}]
 profile: {every: 1s}`)
 	p := startPod(t, "web-0", 16)
 	n.addNames(p)
-	e := startPrometheus(t, n, "")
+	e := newest.start(t, n.job())
 	fill := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*", "$namespace", ".*", "> 0.05", "> 0",
 		`event="cycles"`, `event="page-faults"`, `event="instructions"`, `event="task-clock"`,
 		`event="cache-misses"`, `event="page-faults"`, `event="branch-misses"`, `event="page-faults"`)
@@ -60,7 +62,7 @@ profile: {every: 1s}`)
 				t.Errorf("panel %s: unknown variable: %s", panel.Title, expr)
 			}
 			asked++
-			await(t, panel.Title, func() string {
+			server.Await(t, panel.Title, func() string {
 				if found, err := e.ask(expr); err != nil || len(found) == 0 {
 					return expr + ": no result"
 				}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	"github.com/bperf/bperf/internal/serve/settings"
+	"github.com/bperf/bperf/test/fleet/server"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -128,9 +129,9 @@ func TestCapabilities(t *testing.T) {
 		bounding += ",+" + strings.ToLower(string(c))
 	}
 	socket := filepath.Join(t.TempDir(), "bperf.sock")
-	s := start(t, exec.Command("setpriv", "--bounding-set", bounding, "--inh-caps", "-all", program, "serve", "--listen", "unix:"+socket,
+	s := server.Start(t, exec.Command("setpriv", "--bounding-set", bounding, "--inh-caps", "-all", program, "serve", "--listen", "unix:"+socket,
 		"-e", "page-faults", "--cpu-budget", "0", "--memory-budget", "0"))
-	s.logged("msg=(counting)")
+	s.Logged("msg=(counting)")
 	p := startPod(t, "web-0", 16)
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return net.Dial("unix", socket)
@@ -143,7 +144,7 @@ func TestCapabilities(t *testing.T) {
 		}
 		return readAll(t, response.Body)
 	}
-	await(t, "everything is counted", func() string {
+	server.Await(t, "everything is counted", func() string {
 		metrics := get("/metrics")
 		for _, want := range []string{
 			`bperf_feature_supported{feature="containers",reason=""} 1`,
@@ -156,7 +157,7 @@ func TestCapabilities(t *testing.T) {
 		}
 		return ""
 	})
-	await(t, "functions of the kernel and of the container have names", func() string {
+	server.Await(t, "functions of the kernel and of the container have names", func() string {
 		taken, err := pprof.ParseData([]byte(get("/debug/pprof/profile?seconds=1&container=" + p.id)))
 		if err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bperf/bperf/test/fleet/server"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -27,7 +28,7 @@ type node struct {
 	dir     string // its certificates and configuration
 	port    string
 	logs    string // a directory that it has as /var/log
-	started *server
+	started *server.Server
 	client  *http.Client
 }
 
@@ -51,7 +52,7 @@ func startNode(t *testing.T, events string) *node {
 	t.Helper()
 	require.Root(t)
 	require.Tools(t, "unshare", "mount")
-	n := &node{t: t, dir: t.TempDir(), port: freePort(t), logs: t.TempDir()}
+	n := &node{t: t, dir: t.TempDir(), port: server.FreePort(t), logs: t.TempDir()}
 	n.makeCertificates()
 	write(t, filepath.Join(n.dir, "bperf.yml"), fmt.Sprintf(configuration, n.port, events))
 	write(t, filepath.Join(n.dir, "web.yml"), webConfiguration)
@@ -62,9 +63,9 @@ func startNode(t *testing.T, events string) *node {
 // start starts the daemon, and waits until it counts. Its /var/log is a directory of the test, where names of pods can be added.
 func (n *node) start() {
 	n.t.Helper()
-	n.started = start(n.t, exec.Command("unshare", "--mount", "sh", "-ec", `mount --bind "$1" /var/log; shift; exec "$@"`, "sh", n.logs,
+	n.started = server.Start(n.t, exec.Command("unshare", "--mount", "sh", "-ec", `mount --bind "$1" /var/log; shift; exec "$@"`, "sh", n.logs,
 		program, "serve", "--config", filepath.Join(n.dir, "bperf.yml")))
-	n.started.logged("msg=(counting)")
+	n.started.Logged("msg=(counting)")
 }
 
 // metrics returns what a scrape returns.

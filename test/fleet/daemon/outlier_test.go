@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bperf/bperf/test/fleet/server"
 )
 
 // rulesFile is the file of rules for Prometheus.
@@ -45,7 +47,7 @@ func TestOutlier(t *testing.T) {
 		n.addNames(p)
 	}
 	// When the containers have begun to work, and have their names, their ratios no longer change.
-	await(t, "the node knows all containers", func() string {
+	server.Await(t, "the node knows all containers", func() string {
 		metrics := n.metrics()
 		for _, p := range pods {
 			if !strings.Contains(metrics, fmt.Sprintf(`namespace="%s",pod="%s",pod_uid="%s"} `, namespace, p.name, p.uid)) {
@@ -54,7 +56,7 @@ func TestOutlier(t *testing.T) {
 		}
 		return ""
 	})
-	e := startPrometheus(t, n, path)
+	e := newest.start(t, fmt.Sprintf("rule_files: [%s]\n", path)+n.job())
 	found := e.awaitSeries(1, `ALERTS{alertname="BperfCPIOutlier",alertstate="firing"}`)
 	for label, want := range map[string]string{"namespace": namespace, "workload": "web", "pod": planted, "container": container} {
 		if got := found[0].Metric[label]; got != want {

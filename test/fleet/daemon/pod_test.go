@@ -13,6 +13,7 @@ import (
 	"time"
 
 	containers "github.com/bperf/bperf/internal/serve/container"
+	"github.com/bperf/bperf/test/fleet/server"
 )
 
 // The names of the containers of all tests.
@@ -49,7 +50,7 @@ func startPod(t *testing.T, name string, pages int) *pod {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { // the last one first
-			await(t, "remove "+dir, func() string {
+			server.Await(t, "remove "+dir, func() string {
 				if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
 					return err.Error()
 				}

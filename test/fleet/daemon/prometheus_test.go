@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bperf/bperf/test/engines"
+	"github.com/bperf/bperf/test/fleet/server"
 )
 
 // engine is a server with the HTTP API of Prometheus.
@@ -36,27 +37,37 @@ scrape_configs:
 `, n.port, n.dir)
 }
 
-// startPrometheus starts a Prometheus that scrapes a node. rules is the path of a file of rules, or empty.
-func startPrometheus(t *testing.T, n *node, rules string) *engine {
-	t.Helper()
-	config := "global: {evaluation_interval: 1s}\n"
-	if rules != "" {
-		config += fmt.Sprintf("rule_files: [%s]\n", rules)
-	}
-	return runPrometheus(t, config+n.job())
+// release is a release of Prometheus.
+type release struct {
+	program string
+	flags   []string // so that it takes native histograms and, where it can, metrics by OTLP
+	global  string   // the same, in its configuration
 }
 
-// runPrometheus starts a Prometheus with a configuration and further flags.
-func runPrometheus(t *testing.T, config string, flags ...string) *engine {
+var (
+	oldest = release{program: engines.Prometheus, flags: []string{"--enable-feature=native-histograms"}}
+	newest = release{program: engines.Prometheus3, flags: []string{"--web.enable-otlp-receiver"}, global: ", scrape_native_histograms: true"}
+)
+
+// withEach runs a test with each release of Prometheus.
+func withEach(t *testing.T, f func(*testing.T, release)) {
+	for _, r := range []release{oldest, newest} {
+		t.Run(r.program, func(t *testing.T) { f(t, r) })
+	}
+}
+
+// start starts a Prometheus with a configuration, without the global part.
+func (r release) start(t *testing.T, config string) *engine {
 	t.Helper()
-	prometheus, err := engines.Get(engines.Prometheus)
+	prometheus, err := engines.Get(r.program)
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "prometheus.yml")
-	write(t, path, config)
-	s := start(t, exec.Command(prometheus, append(flags, "--config.file="+path, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address=127.0.0.1:0")...))
-	return &engine{t, s.logged(`msg="Listening on" address=(\S+)`)}
+	write(t, path, "global: {evaluation_interval: 1s"+r.global+"}\n"+config)
+	s := server.Start(t, exec.Command(prometheus, append(r.flags,
+		"--config.file="+path, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address=127.0.0.1:0")...))
+	return &engine{t, s.Logged(`msg="Listening on" (?:component=web )?address=(\S+)`)}
 }
 
 // series is a part of the result of a query.
@@ -113,7 +124,7 @@ func (e *engine) query(expr string) []series {
 // awaitSeries waits until an expression has n series, and returns them.
 func (e *engine) awaitSeries(n int, expr string) (found []series) {
 	e.t.Helper()
-	await(e.t, expr, func() string {
+	server.Await(e.t, expr, func() string {
 		var err error
 		if found, err = e.ask(expr); err != nil {
 			return err.Error()

@@ -18,7 +18,9 @@ import (
 
 // TestRunTimes asks Prometheus for quantiles of the run times of a BPF program. The run times are made up, because not every kernel lets bperf
 // count inside programs: TestServeInside of internal/cli counts real ones.
-func TestRunTimes(t *testing.T) {
+func TestRunTimes(t *testing.T) { withEach(t, runTimes) }
+
+func runTimes(t *testing.T, r release) {
 	var runs atomic.Uint64
 	read := func() (*counts.Snapshot, error) { // at each reading 90 more runs of 1 µs, and 10 of 1 ms
 		p := counts.InProgram{ID: 1, Name: "handler", Type: "kprobe", Tag: "0123456789abcdef"}
@@ -31,8 +33,8 @@ func TestRunTimes(t *testing.T) {
 	registry.MustRegister(metrics.New(read, 1000))
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	defer server.Close()
-	e := runPrometheus(t, fmt.Sprintf("scrape_configs: [{job_name: x, scrape_interval: 1s, static_configs: [{targets: ['%s']}]}]\n",
-		strings.TrimPrefix(server.URL, "http://")), "--enable-feature=native-histograms")
+	e := r.start(t, fmt.Sprintf("scrape_configs: [{job_name: x, scrape_interval: 1s, static_configs: [{targets: ['%s']}]}]\n",
+		strings.TrimPrefix(server.URL, "http://")))
 	const rate = `rate(bperf_bpf_program_run_duration_seconds{name="handler"}[1m])`
 	for _, test := range []struct {
 		quantile    string

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/test/engines"
+	"github.com/bperf/bperf/test/fleet/server"
 )
 
 // ofPod selects the series of a pod's container.
@@ -17,11 +18,13 @@ func ofPod(p *pod) string {
 }
 
 // TestPrometheus has Prometheus scrape a node over mutual TLS, and asks it for the counts of a container.
-func TestPrometheus(t *testing.T) {
+func TestPrometheus(t *testing.T) { withEach(t, scrape) }
+
+func scrape(t *testing.T, r release) {
 	n := startNode(t, "[page-faults, nosuch, task-clock]")
 	p := startPod(t, "web-0", 16)
 	n.addNames(p)
-	e := startPrometheus(t, n, "")
+	e := r.start(t, n.job())
 	e.awaitSeries(1, `up{job="bperf"} == 1`)
 	e.awaitSeries(1, `up{job="stranger"} == 0`)
 	e.awaitSeries(1, `rate(bperf_container_events_total{event="page-faults",`+ofPod(p)+`}[1m]) > 0`)
@@ -47,6 +50,19 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
+// TestPushedMetrics has Prometheus take the metrics that a node pushes by OTLP. They have the names and labels of those that it scrapes.
+func TestPushedMetrics(t *testing.T) {
+	e := newest.start(t, "")
+	n := startNode(t, `[page-faults]
+push: [{kind: otlp-metrics, url: "http://`+e.address+`/api/v1/otlp"}]
+metrics_every: 1s`)
+	p := startPod(t, "web-0", 16)
+	n.addNames(p)
+	e.awaitSeries(1, `rate(bperf_container_events_total{event="page-faults",job="bperf",`+ofPod(p)+`}[1m]) > 0`)
+	e.awaitSeries(1, `bperf_event_supported{event="page-faults"} == 1`)
+	e.awaitSeries(1, `target_info{job="bperf"}`)
+}
+
 // TestVictoriaMetrics has VictoriaMetrics scrape a node, with the configuration of Prometheus.
 func TestVictoriaMetrics(t *testing.T) {
 	victoria, err := engines.Get(engines.VictoriaMetrics)
@@ -58,8 +74,8 @@ func TestVictoriaMetrics(t *testing.T) {
 	n.addNames(p)
 	config := filepath.Join(t.TempDir(), "scrape.yml")
 	write(t, config, n.job())
-	e := &engine{t, "127.0.0.1:" + freePort(t)}
-	start(t, exec.Command(victoria, "-promscrape.config="+config, "-storageDataPath="+t.TempDir(), "-httpListenAddr="+e.address,
+	e := &engine{t, "127.0.0.1:" + server.FreePort(t)}
+	server.Start(t, exec.Command(victoria, "-promscrape.config="+config, "-storageDataPath="+t.TempDir(), "-httpListenAddr="+e.address,
 		"-search.latencyOffset=0s"))
 	e.awaitSeries(1, `up{job="bperf"} == 1`)
 	e.awaitSeries(1, `up{job="stranger"} == 0`)
@@ -75,16 +91,16 @@ func TestRestart(t *testing.T) {
 	n := startNode(t, "[page-faults]")
 	p := startPod(t, "web-0", 16)
 	n.addNames(p)
-	e := startPrometheus(t, n, "")
+	e := oldest.start(t, n.job())
 	counter := `bperf_container_events_total{event="page-faults",` + ofPod(p) + `}`
 	e.awaitSeries(1, counter+" > 20000") // so high that it falls when it begins anew
 	for range 3 {
-		n.started.kill()
+		n.started.Kill()
 		n.start()
 		e.awaitSeries(1, fmt.Sprintf("timestamp(%s) > %d", counter, time.Now().Unix()+1))
 	}
 	e.awaitSeries(1, "resets("+counter+"[10m]) > 0")
-	n.started.kill()
+	n.started.Kill()
 	e.awaitSeries(1, `up{job="bperf"} == 0`)
 	real := float64(p.end())
 	all := e.query(counter + "[10m]")

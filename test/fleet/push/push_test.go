@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -29,11 +31,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bperf/bperf/internal/profile"
-	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/push"
 	"github.com/bperf/bperf/internal/serve/push/pushtest"
-	"github.com/bperf/bperf/perfdata"
+	"github.com/bperf/bperf/test/engines"
+	"github.com/bperf/bperf/test/fleet/server"
 )
 
 var (
@@ -252,34 +254,44 @@ func TestPyroscope(t *testing.T) {
 	}
 }
 
-// TestCollector sends profiles to a running OpenTelemetry Collector, and compares them with what its file exporter writes.
-// BPERF_COLLECTOR is its address, and BPERF_COLLECTOR_FILE the exporter's file, which is empty before. BPERF_RECORDING may name a
-// recording to send too.
+// collectorConfiguration has a collector write the profiles that it gets to a file.
+const collectorConfiguration = `
+receivers: {otlp: {protocols: {http: {endpoint: "127.0.0.1:%s"}}}}
+exporters: {file: {path: %s, flush_interval: 100ms}}
+service:
+  telemetry: {metrics: {level: none}}
+  pipelines: {profiles: {receivers: [otlp], exporters: [file]}}
+`
+
+// TestCollector sends profiles to an OpenTelemetry Collector, and compares them with what its file exporter writes.
 func TestCollector(t *testing.T) {
-	url, file := os.Getenv("BPERF_COLLECTOR"), os.Getenv("BPERF_COLLECTOR_FILE")
-	if url == "" {
-		t.Skip("BPERF_COLLECTOR, the address of a collector, is not set")
+	program, err := engines.Get(engines.Collector)
+	if err != nil {
+		t.Fatal(err)
 	}
+	dir, port := t.TempDir(), server.FreePort(t)
+	file, config := filepath.Join(dir, "profiles.json"), filepath.Join(dir, "collector.yml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, collectorConfiguration, port, file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := server.Start(t, exec.Command(program, "--config=file:"+config, "--feature-gates=service.profilesSupport"))
+	s.Logged("(Everything is ready)")
 	profiles := []push.Profile{{Container: web, Profile: pushtest.Profile()}, {Profile: pushtest.Blocked()}}
-	if recording := os.Getenv("BPERF_RECORDING"); recording != "" {
-		profiles = append(profiles, push.Profile{Container: container.Name{Path: "/system.slice/real.service"}, Profile: read(t, recording)})
-	}
-	if s := pushTo(t, push.Config{Kind: "otlp", URL: url}, profiles...); s.Accepted != uint64(len(profiles)) || s.LastError != "" {
-		t.Errorf("stats: %+v", s)
+	stats := pushTo(t, push.Config{Kind: "otlp", URL: "http://127.0.0.1:" + port}, profiles...)
+	if stats.Accepted != uint64(len(profiles)) || stats.LastError != "" {
+		t.Errorf("stats: %+v", stats)
 	}
 	var got collector.ExportProfilesServiceRequest
-	for len(got.ResourceProfiles) == 0 { // the exporter writes from time to time
+	server.Await(t, file, func() string { // the exporter writes from time to time
 		line, err := os.ReadFile(file)
-		if err != nil {
+		if err != nil || !bytes.HasSuffix(line, []byte("\n")) {
+			return "no line"
+		}
+		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(line, &got); err != nil {
 			t.Fatal(err)
 		}
-		if bytes.HasSuffix(line, []byte("\n")) {
-			if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(line, &got); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return ""
+	})
 	if len(got.ResourceProfiles) != len(profiles) {
 		t.Fatalf("%d resources", len(got.ResourceProfiles))
 	}
@@ -295,29 +307,4 @@ func TestCollector(t *testing.T) {
 		}
 		t.Logf("%s: %d samples", attributes, len(samples))
 	}
-}
-
-// read reads a recording.
-func read(t *testing.T, file string) *profile.Profile {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader, err := perfdata.NewReader(f, info.Size())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := replay.New(reader, replay.Options{})
-	defer r.Close()
-	p, err := r.Profile(profile.Comm | profile.PID | profile.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
