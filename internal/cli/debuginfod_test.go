@@ -2,7 +2,9 @@ package cli
 
 import (
 	"archive/tar"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -29,13 +31,16 @@ type strippedProgram struct {
 // sourceOfStripped is where the debugging information says that the source is. It is not there.
 const sourceOfStripped = "/usr/src/bperf-test/stripped.c"
 
+// busyOfStripped is its function that uses the CPU.
+const busyOfStripped = "busyOfStripped"
+
 func makeStripped(t *testing.T) strippedProgram {
 	t.Helper()
 	require.Tools(t, "gcc", "objcopy", "strip")
 	dir := t.TempDir()
 	s := strippedProgram{dir + "/stripped", dir + "/stripped.debug", dir + "/source.c", dir + "/perf.data", ""}
 	code := "#line 1 \"" + sourceOfStripped + "\"\nvolatile long sum;\n" +
-		"__attribute__((noinline)) void spin(void) { for (long i = 0; i < 100000000; i++)\n  sum += i; // the busy line\n}\nint main(void) { spin(); }\n"
+		"__attribute__((noinline)) void " + busyOfStripped + "(void) { for (long i = 0; i < 100000000; i++)\n  sum += i; // the busy line\n}\nint main(void) { " + busyOfStripped + "(); }\n"
 	if err := os.WriteFile(s.source, []byte(code), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -73,11 +78,11 @@ func (s *strippedProgram) wantNamed(t *testing.T, urls, cache string, named bool
 		args []string
 		want string
 	}{
-		{[]string{"report", "-i", s.recording, "-s", "sym", "--stdio"}, "] spin"},
+		{[]string{"report", "-i", s.recording, "-s", "sym", "--stdio"}, "] " + busyOfStripped},
 		{[]string{"report", "-i", s.recording, "-s", "srcline", "--stdio"}, "stripped.c:3"},
 		{[]string{"script", "-i", s.recording, "-F", "ip,sym,srcline"}, "stripped.c:3"},
 		{[]string{"script", "-i", s.recording, "-F", "ip,sym,srccode"}, "sum += i; // the busy line"},
-		{[]string{"annotate", "-i", s.recording, "spin"}, "sum += i; // the busy line"},
+		{[]string{"annotate", "-i", s.recording, busyOfStripped}, "sum += i; // the busy line"},
 	} {
 		got := run(t, withDebuginfod(urls, cache, tt.args...))
 		if got.status != 0 || strings.Contains(got.stdout, tt.want) != named {
@@ -99,7 +104,7 @@ func TestDebuginfodServer(t *testing.T) {
 	s.wantNamed(t, "http://127.0.0.1:1", cache, true) // all is in the cache
 	if os.Geteuid() == 0 {
 		got := run(t, withDebuginfod(url, t.TempDir(), "profile", "-e", "cpu-clock:u", s.program))
-		if got.status != 0 || !strings.Contains(got.stdout, "spin") {
+		if got.status != 0 || !strings.Contains(got.stdout, busyOfStripped) {
 			t.Errorf("profile: %+v", got)
 		}
 	}
@@ -290,5 +295,79 @@ func TestDebuginfodHangs(t *testing.T) {
 	}
 	if err := cmd.Wait(); err == nil {
 		t.Error("Ctrl-C did not end the report")
+	}
+}
+
+// TestServeDebuginfod has a daemon profile a program without symbols, pushed and pulled. The server of debugging information answers only
+// after profiles without names.
+func TestServeDebuginfod(t *testing.T) {
+	require.Root(t)
+	s := makeStripped(t)
+	debug, err := os.ReadFile(s.debug)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nameless, named := make(chan struct{}), make(chan struct{})
+	servers := http.NewServeMux()
+	servers.HandleFunc("GET /buildid/"+s.id+"/debuginfo", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-nameless:
+			_, _ = w.Write(debug)
+		case <-r.Context().Done():
+		}
+	})
+	var firstNameless, firstNamed sync.Once
+	servers.HandleFunc("POST /v1development/profiles", func(w http.ResponseWriter, r *http.Request) {
+		body, err := gzip.NewReader(r.Body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		all, err := io.ReadAll(body)
+		if err != nil {
+			t.Error(err)
+		}
+		switch text := string(all); {
+		case strings.Contains(text, busyOfStripped):
+			firstNamed.Do(func() { close(named) })
+		case strings.Contains(text, s.program):
+			firstNameless.Do(func() { close(nameless) })
+		}
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	})
+	server := httptest.NewServer(servers)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	config := filepath.Join(t.TempDir(), "bperf.yml")
+	text := fmt.Sprintf("debuginfod: [%q]\npush: [{kind: otlp, url: %[1]q}]\nprofile: {every: 1s, frequency: 99}\nbudget: {cpu: 0, memory: 0}\n", server.URL)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DEBUGINFOD_CACHE_PATH", t.TempDir())
+	d := startServe(t, "--config", config)
+	load := exec.CommandContext(t.Context(), "sh", "-c", `while "$1"; do :; done`, "sh", s.program)
+	if err := load.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = load.Wait() }) // it was killed
+	for what, happened := range map[string]chan struct{}{"without names": nameless, "with names": named} {
+		select {
+		case <-happened:
+		case <-time.After(patience):
+			t.Fatalf("no profile %s was pushed\n%s", what, d.log.String())
+		}
+	}
+	for pulled := ""; !strings.Contains(pulled, busyOfStripped); {
+		body, err := gzip.NewReader(strings.NewReader(d.await("/debug/pprof/profile?seconds=1", "^\\x1f")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := io.ReadAll(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pulled = string(all)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/bperf/bperf/internal/serve/profiles"
 	"github.com/bperf/bperf/internal/serve/push"
 	"github.com/bperf/bperf/internal/serve/settings"
+	"github.com/bperf/bperf/internal/symbol/debuginfod"
 )
 
 // profiling takes the profile of the machine and sends it to servers, if there are any.
@@ -19,14 +20,14 @@ type profiling struct {
 }
 
 // newProfiling returns the profile of the settings. It is nil if they ask for none.
-func newProfiling(s *settings.Settings, log *slog.Logger, find func(uint64) (container.Name, bool), to *servers) (*profiling, error) {
+func newProfiling(s *settings.Settings, log *slog.Logger, find func(uint64) (container.Name, bool), to *servers, fetch *debuginfod.Client) (*profiling, error) {
 	if !s.Profile.On() {
 		return nil, nil
 	}
 	p := &profiling{servers: to}
 	var err error
 	p.Profiler, err = profiles.New(profiles.Config{Events: s.Profile.Event, Frequency: s.Profile.Frequency, OffCPU: s.Profile.OffCPU,
-		Every: s.Profile.Every, Container: find, Each: p.push, Log: log, Keep: keep(s.Budget.Limits.Memory)})
+		Every: s.Profile.Every, Container: find, Each: p.push, Debuginfod: fetch, Log: log, Keep: keep(s.Budget.Limits.Memory)})
 	if err != nil {
 		return nil, fmt.Errorf("profile: %w", err)
 	}

@@ -67,6 +67,7 @@ type Daemon struct {
 	page     *page.Page
 	own      *prometheus.Registry // metrics of the daemon itself
 	reloads  *reloads
+	fetching context.CancelFunc            // ends what is being fetched from debuginfod
 	doctor   atomic.Pointer[kernel.Report] // what works on this machine; nil while that is not known
 	current  atomic.Pointer[generation]    // nil while the daemon starts
 }
@@ -88,12 +89,15 @@ func New(config Config) (*Daemon, error) {
 	d := &Daemon{config: config, settings: s, level: new(slog.LevelVar), own: prometheus.NewRegistry(), reloads: newReloads()}
 	d.level.Set(s.Log.Level)
 	d.log = newLog(config.Log, s.Log.Format, d.level)
-	d.pull = profiles.NewPull(profiles.PullConfig{Container: d.Container, Log: d.log})
+	fetching, stop := context.WithCancel(context.Background())
+	d.fetching = stop
+	fetch := newDebuginfod(fetching, s, d.log)
+	d.pull = profiles.NewPull(profiles.PullConfig{Container: d.Container, Debuginfod: fetch, Log: d.log})
 	d.remote = remote.NewServer(remote.Config{Program: ownProgram, Longest: s.Sessions.Longest, Bytes: s.Sessions.Bytes, Log: d.log})
 	if d.servers, err = openServers(s, d.log); err != nil {
 		return nil, err
 	}
-	if d.profile, err = newProfiling(s, d.log, d.Container, d.servers); err != nil {
+	if d.profile, err = newProfiling(s, d.log, d.Container, d.servers, fetch); err != nil {
 		return nil, errors.Join(err, d.servers.close())
 	}
 	d.budget = newBudgeting(d.log, d.cost)
@@ -131,6 +135,7 @@ func (d *Daemon) Addresses() []string { return d.server.Addresses() }
 // Run counts and answers until the context ends. It reads the configuration again at each signal of reload. The addresses answer before
 // counting has begun: /-/ready says when it has.
 func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
+	defer d.fetching()
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(serving, d.remote.Stop)()

@@ -24,6 +24,7 @@ import (
 	"github.com/bperf/bperf/internal/sample"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/session"
+	"github.com/bperf/bperf/internal/symbol/debuginfod"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/perfdata"
 )
@@ -42,6 +43,9 @@ type Config struct {
 
 	// Each gets each window when it is complete, in order. It must return soon: records of the kernel wait for it. It may be nil.
 	Each func(*Window)
+
+	// Debuginfod fetches the debugging information of programs without symbols, for later windows; nil for none. It must not wait.
+	Debuginfod *debuginfod.Client
 
 	Log *slog.Logger // nil for none
 }
@@ -232,7 +236,7 @@ func (p *Profiler) Run(ctx context.Context) {
 		if windows > 0 {
 			pause = leastPause
 		}
-		if errors.Is(err, errRate) {
+		if errors.Is(err, errRate) || errors.Is(err, errFetched) {
 			continue
 		}
 		if errors.Is(err, errAfresh) {
@@ -259,6 +263,9 @@ var errAfresh = errors.New("too many records were lost")
 // errRate ends a session because another rate is wanted.
 var errRate = errors.New("the rate has changed")
 
+// errFetched ends a session because it has looked for debugging information that was fetched since.
+var errFetched = errors.New("debugging information was fetched")
+
 // When a session begins afresh: after this many lost records, but not before this many windows.
 const (
 	mostLost     = 10_000
@@ -269,6 +276,8 @@ const (
 func (p *Profiler) session(ctx context.Context, rate Rate) (windows int, err error) {
 	known := newNames(p.cfg.Container)
 	cfg := sampling(ctx, p.list, rate.Frequency, known, p.cfg.OffCPU)
+	cfg.Replay.Debuginfod = p.cfg.Debuginfod
+	fetched := p.cfg.Debuginfod.Fetched()
 	cfg.Every, cfg.Entries, cfg.Patience = p.cfg.Every, p.entries, patience
 	cfg.Record.Allowance = allowance.New(symbolMemory)
 	lost := uint64(0)
@@ -285,6 +294,9 @@ func (p *Profiler) session(ctx context.Context, rate Rate) (windows int, err err
 		}
 		if !p.wants(rate) {
 			return errRate
+		}
+		if p.cfg.Debuginfod.Fetched() != fetched {
+			return errFetched
 		}
 		return nil
 	}

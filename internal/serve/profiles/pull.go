@@ -18,6 +18,7 @@ import (
 	"github.com/bperf/bperf/internal/report"
 	"github.com/bperf/bperf/internal/sample"
 	"github.com/bperf/bperf/internal/serve/container"
+	"github.com/bperf/bperf/internal/symbol/debuginfod"
 )
 
 // PullConfig configures a Pull.
@@ -26,8 +27,10 @@ type PullConfig struct {
 	MostFrequency uint64 // samples per second and CPU; 0 for DefaultMostFrequency
 	MostSessions  int    // at the same time; 0 for DefaultMostSessions
 
-	Container func(cgroup uint64) (container.Name, bool) // like Config.Container, but several goroutines call it
-	Log       *slog.Logger                               // nil for none
+	Container  func(cgroup uint64) (container.Name, bool) // like Config.Container, but several goroutines call it
+	Debuginfod *debuginfod.Client                         // like Config.Debuginfod, for later profiles
+
+	Log *slog.Logger // nil for none
 }
 
 // The defaults of PullConfig, and of requests.
@@ -196,6 +199,7 @@ func (p *Pull) take(ctx context.Context, asked request) ([]byte, error) {
 	known := newNames(p.cfg.Container)
 	cfg := sampling(ctx, asked.list, asked.frequency, known, asked.list == nil)
 	cfg.Entries = entries(asked.frequency, asked.list == nil)
+	cfg.Replay.Debuginfod = p.cfg.Debuginfod
 	cfg.Record.Timeout, cfg.Record.Allowance = asked.duration, allowance.New(symbolMemory)
 	result, err := sample.Run(cfg)
 	if err != nil {

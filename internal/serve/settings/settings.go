@@ -19,6 +19,7 @@ import (
 	"github.com/bperf/bperf/internal/pattern"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/serve/push"
+	"github.com/bperf/bperf/internal/symbol/debuginfod"
 	"github.com/bperf/bperf/internal/userfile"
 )
 
@@ -41,6 +42,8 @@ type Settings struct {
 
 	Profile Profile       `yaml:"profile"`
 	Push    []push.Config `yaml:"push"`
+
+	Debuginfod []string `yaml:"debuginfod"` // URLs of servers
 
 	MetricsEvery time.Duration `yaml:"metrics_every"`
 
@@ -273,6 +276,11 @@ func (s *Settings) Check() error {
 	}
 	if s.Profile.Every < time.Second || s.Profile.Every > time.Hour {
 		return fmt.Errorf("profile: every is %v, and must be from 1s to 1h", s.Profile.Every)
+	}
+	for _, server := range s.Debuginfod {
+		if _, err := debuginfod.ParseURL(server); err != nil {
+			return fmt.Errorf("debuginfod: %w", err)
+		}
 	}
 	if n := len(s.Push); n > maxPushes {
 		return fmt.Errorf("push: there are %d servers: at most %d are possible", n, maxPushes)

@@ -99,6 +99,7 @@ func TestParseErrors(t *testing.T) {
 		{"sessions: {longest: 25h}", "sessions: longest is 25h0m0s, and must be from 1s to 24h"},
 		{"sessions: {bytes: 0}", "sessions: bytes is 0, and must be at least 1"},
 		{"profile: {event: ''}\npush: [{kind: otlp, url: 'http://a'}]", "push: there is no profile to push: set profile.event or profile.offcpu"},
+		{"debuginfod: [ftp://a]", `debuginfod: "ftp://a" is no URL of http or https`},
 		{"log: {level: loud}", `log: unknown level "loud": debug, info, warn and error are possible`},
 		{"log: {format: xml}", `log: unknown format "xml": logfmt and json are possible`},
 		{"roles: {users: {a: [root]}}", `unknown role "root": the roles are metrics, read and record`},

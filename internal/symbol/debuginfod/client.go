@@ -28,7 +28,8 @@ type Options struct {
 // A Client fetches files. It is safe for concurrent use.
 type Client struct {
 	*shared
-	ctx context.Context
+	ctx   context.Context
+	later bool // the methods do not wait
 }
 
 // shared is the state of a Client and its copies.
@@ -44,8 +45,9 @@ type shared struct {
 
 	web webClient
 
-	mu    sync.Mutex
-	calls map[string]*call // by name in the cache
+	mu      sync.Mutex
+	calls   map[string]*call // by name in the cache
+	fetched uint64           // files that later calls find
 }
 
 // call is a file that was asked for.
@@ -60,6 +62,12 @@ const atOnce = 8
 // ErrMissing reports that no server has a file.
 var ErrMissing = errors.New("no debuginfod server has it")
 
+// errLater reports that a Client that does not wait has no file yet.
+var errLater = errors.New("it is being fetched from debuginfod")
+
+// mostLater is the number of files from which on a Client that does not wait asks for no more.
+const mostLater = 64
+
 // New returns a Client for the servers in $DEBUGINFOD_URLS. Without any, it returns nil. It contacts no server and opens no file, except
 // that of $DEBUGINFOD_HEADERS_FILE.
 func New(ctx context.Context, o Options) *Client {
@@ -67,14 +75,34 @@ func New(ctx context.Context, o Options) *Client {
 	if s == nil {
 		return nil
 	}
-	c := &Client{&shared{options: o, settings: s, slots: make(chan struct{}, atOnce), calls: map[string]*call{}}, ctx}
+	c := &Client{shared: &shared{options: o, settings: s, slots: make(chan struct{}, atOnce), calls: map[string]*call{}}, ctx: ctx}
 	c.display = display{w: o.Notes, shows: o.Progress}
 	c.web.init(s, &c.display)
 	return c
 }
 
-// WithContext returns a copy of the Client that stops fetching when the context ends. It shares everything with the original.
-func (c *Client) WithContext(ctx context.Context) *Client { return &Client{c.shared, ctx} }
+// WithContext returns a copy of the Client that stops fetching when the context ends. It shares everything with the original. A Client that
+// does not wait returns itself.
+func (c *Client) WithContext(ctx context.Context) *Client {
+	if c.later {
+		return c
+	}
+	return &Client{shared: c.shared, ctx: ctx}
+}
+
+// WithoutWaiting returns a copy of the Client whose methods return at once: what the cache lacks is fetched for later calls. It shares
+// everything with the original.
+func (c *Client) WithoutWaiting() *Client { return &Client{c.shared, c.ctx, true} }
+
+// Fetched returns the number of files that were fetched while nobody waited for them. A nil Client has fetched none.
+func (c *Client) Fetched() uint64 {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fetched
+}
 
 // Cached is a file in the cache: Path below Dir, where symbolic links must not lead out of Dir.
 type Cached struct{ Dir, Path string }
@@ -119,6 +147,9 @@ func (c *Client) file(buildID string, q request) (Cached, error) {
 	}
 	q.name, q.path = path.Join(buildID, q.name), path.Join("buildid", buildID, q.path)
 	found := Cached{c.cache.dir, "/" + q.name}
+	if c.later {
+		return found, c.fetchLater(q)
+	}
 	c.mu.Lock()
 	running, known := c.calls[q.name]
 	if !known {
@@ -142,6 +173,33 @@ func (c *Client) file(buildID string, q request) (Cached, error) {
 	}
 	close(running.done)
 	return found, running.err
+}
+
+// fetchLater returns nil if the cache has a file. Otherwise it begins to fetch the file, unless that has begun before.
+func (c *Client) fetchLater(q request) error {
+	switch there, missing := c.cache.find(q.name); {
+	case there:
+		return nil
+	case missing:
+		return ErrMissing
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls[q.name] == nil && len(c.calls) < mostLater {
+		running := &call{done: make(chan struct{})}
+		c.calls[q.name] = running
+		go func() {
+			running.err = c.get(q)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if running.err == nil {
+				c.fetched++
+			}
+			delete(c.calls, q.name) // the cache knows what there is, and what is missing
+			close(running.done)
+		}()
+	}
+	return errLater
 }
 
 // open opens the cache.

@@ -301,6 +301,58 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
+// TestWithoutWaiting asks a server that waits until the client has returned.
+func TestWithoutWaiting(t *testing.T) {
+	returned := make(chan struct{})
+	var requests atomic.Int32
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		<-returned
+		if strings.Contains(r.URL.Path, id) {
+			right(w, r)
+		} else {
+			http.NotFound(w, r)
+		}
+	})
+	c, notes := client(t, t.TempDir(), environment{"DEBUGINFOD_URLS": url})
+	later := c.WithoutWaiting()
+	absent := strings.Repeat("ab", 20)
+	for range 3 {
+		for _, build := range []string{id, absent} {
+			if _, err := later.WithContext(t.Context()).Debuginfo(build, "program", valid); !errors.Is(err, errLater) {
+				t.Errorf("%s: %v", build, err)
+			}
+		}
+	}
+	for n := range 2 * mostLater { // of a program that makes them up
+		if _, err := later.Debuginfo(fmt.Sprintf("%040x", n), "program", valid); !errors.Is(err, errLater) {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+	later.mu.Lock()
+	running := len(later.calls)
+	later.mu.Unlock()
+	if running != mostLater {
+		t.Errorf("%d files are being fetched, want %d", running, mostLater)
+	}
+	close(returned)
+	for build, want := range map[string]error{id: nil, absent: ErrMissing} {
+		for err := errLater; errors.Is(err, errLater); time.Sleep(time.Millisecond) {
+			if _, err = later.Debuginfo(build, "program", valid); !errors.Is(err, errLater) && !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", build, err, want)
+			}
+		}
+	}
+	for running := mostLater; running > 0; time.Sleep(time.Millisecond) { // in the directory of the test
+		later.mu.Lock()
+		running = len(later.calls)
+		later.mu.Unlock()
+	}
+	if n := later.Fetched(); n != 1 || notes.Len() > 0 {
+		t.Errorf("%d files were fetched, notes %q", n, notes)
+	}
+}
+
 func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {

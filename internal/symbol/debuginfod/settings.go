@@ -47,9 +47,9 @@ func read(getenv func(string) string) *settings {
 			s.note("$DEBUGINFOD_URLS: bperf does not verify IMA signatures and ignores %q", word)
 			continue
 		}
-		u, err := url.Parse(word)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			s.note("$DEBUGINFOD_URLS: %q is no URL of http or https, and bperf ignores it", word)
+		u, err := ParseURL(word)
+		if err != nil {
+			s.note("$DEBUGINFOD_URLS: %v, and bperf ignores it", err)
 			continue
 		}
 		s.servers = append(s.servers, u)
@@ -60,6 +60,15 @@ func read(getenv func(string) string) *settings {
 	s.maxSize = cmp.Or(s.number(getenv, "DEBUGINFOD_MAXSIZE", 0), defaultMaxSize)
 	s.readHeaders(getenv("DEBUGINFOD_HEADERS_FILE"))
 	return s
+}
+
+// ParseURL parses the URL of a server.
+func ParseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("%q is no URL of http or https", text)
+	}
+	return u, nil
 }
 
 func (s *settings) note(format string, a ...any) {
