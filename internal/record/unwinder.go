@@ -28,7 +28,7 @@ type unwinder struct {
 const mostTasks = leastRing / 4
 
 // sampledPoll is the time between two looks for processes whose stacks were walked without tables.
-const sampledPoll = 250 * time.Millisecond
+const sampledPoll = 50 * time.Millisecond
 
 // unwound reports whether a BPF program unwinds the user callchains of an event. For tracepoints, the kernel would run it for all tasks.
 func (p *plan) unwound(e *event.Event) bool {
