@@ -3,7 +3,9 @@
  * Unwinds user stacks frame by frame, by rules from call frame information (.eh_frame), and by the frame pointer where
  * code has none. Package userstack fills the maps; package symbol/unwind builds the rows.
  *
- * The file that includes this defines a constant is_arm64.
+ * The file that includes this defines a constant is_arm64. If it defines UNWIND_64BIT_ONLY, stacks of 32-bit processes
+ * have their innermost frame alone, and the program does not use bpf_get_stack: events with precise_ip take a program
+ * with that helper only if they record user callchains themselves.
  *
  * Needs Linux 5.17.
  */
@@ -382,6 +384,11 @@ static __always_inline __u32 unwind_user(void *ctx, __u32 pid, __u64 *addresses,
 		u->fp = BPF_CORE_READ(regs, bp);
 	}
 	if (compat) {
+#ifdef UNWIND_64BIT_ONLY
+		addresses[0] = u->pc;
+		*end = UNWIND_NO_TABLE;
+		return 1;
+#endif
 		n = bpf_get_stack(ctx, addresses, UNWIND_FRAMES * sizeof(*addresses), BPF_F_USER_STACK);
 		return n > 0 ? n / sizeof(*addresses) : 0;
 	}

@@ -12,7 +12,7 @@ import (
 var decoders = []string{"./perfdata:FuzzFile,FuzzPipe", "./perfdata:FuzzRecord", "./perfdata:FuzzFeature", "./internal/tracedata",
 	"./internal/symbol", "./internal/symbol/object", "./internal/symbol/dwarf", "./internal/symbol/pclntab", "./internal/symbol/unwind", "./internal/symbol/jit", "./internal/typed", "./internal/config",
 	"./internal/event/eventfile",
-	"./internal/symbol/kernel", "./internal/bpfprog:FuzzTypeName,FuzzAttributes", "./internal/bpfprog/linear", "./internal/bpfprog/disasm", "./internal/record", "./internal/record/snapshot",
+	"./internal/symbol/kernel", "./internal/bpfprog:FuzzTypeName,FuzzAttributes", "./internal/bpfprog/linear", "./internal/bpfprog/disasm", "./internal/record", "./internal/record/chains", "./internal/record/snapshot",
 	"./internal/perfevent", "./internal/report", "./internal/serve/container", "./internal/serve/settings"}
 
 // fuzzJobs returns a job that fuzzes every decoder for the time each, on all CPUs.

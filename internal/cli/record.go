@@ -72,7 +72,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
   bperf record -F 999 -a -g sleep 10
   bperf record -e sched:sched_switch --filter 'prev_prio < 100' -a sleep 1
   bperf record -e cpu-clock --filter 'cpu == 1 && uid != 0 || bpf_prog == 42' -a sleep 1
-  bperf record -p 1234 --call-graph dwarf --timeout 5000
+  bperf record -p 1234 --call-graph bpf --timeout 5000
   bperf record -a -o - sleep 1 | perf script -i -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runRecord(&o, cmd.CommandPath(), cmd.Flags().Changed, args)
@@ -95,7 +95,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.BoolVar(&o.allKernel, "all-kernel", false, "sample only the kernel")
 
 	f.BoolVarP(&o.framePointers, "g", "g", false, "record callchains, by frame pointers unless --call-graph says otherwise")
-	f.StringVar(&o.callGraph, "call-graph", "", "record callchains by this `METHOD`: fp (frame pointers), dwarf[,BYTES] (stacks, to be unwound later) or lbr")
+	f.StringVar(&o.callGraph, "call-graph", "", "record callchains by this `METHOD`: fp (frame pointers), bpf (unwound in the kernel by tables), dwarf[,BYTES] (stacks, to be unwound later) or lbr")
 	f.BoolVar(&o.userChains, "user-callchains", false, "record only the part of callchains in user mode")
 	f.BoolVar(&o.kernelChains, "kernel-callchains", false, "record only the part of callchains in the kernel")
 	f.BoolVarP(&o.anyBranch, "branch-any", "b", false, "record branches")
@@ -141,6 +141,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what bperf found and what it left out")
 	addOn(f)
 	addPerfOptions(f, recordPerfOptions)
+	completeFlag(cmd, "call-graph", []string{"fp", "bpf", "dwarf", "lbr"})
 	return cmd
 }
 
@@ -229,6 +230,12 @@ func summarize(r record.Result, name string, compressed bool, note func(string))
 	note(line + " ]")
 	if r.Lost > 0 {
 		note(fmt.Sprintf("%d records were lost because the ring buffers were full: make them larger with -m, or sample less often", r.Lost))
+	}
+	if text := r.Chains.String(); text != "" {
+		note(text)
+	}
+	if text := r.LeftOut.String(); text != "" {
+		note("Unwind tables: " + text)
 	}
 }
 

@@ -59,6 +59,8 @@ func (o *recordOptions) setCallchain(cfg *record.Config) error {
 		cfg.Callchain = record.CallchainFP
 	case "lbr":
 		cfg.Callchain = record.CallchainLBR
+	case "bpf":
+		cfg.Callchain = record.CallchainBPF
 	case "dwarf":
 		cfg.Callchain, cfg.StackSize = record.CallchainDWARF, record.DefaultStack
 		if !sized {
@@ -71,7 +73,7 @@ func (o *recordOptions) setCallchain(cfg *record.Config) error {
 		cfg.StackSize = uint32((n + 7) &^ 7)
 		return nil
 	default:
-		return fmt.Errorf("--call-graph %s: callchains can be recorded by fp, dwarf or lbr", o.callGraph)
+		return fmt.Errorf("--call-graph %s: callchains can be recorded by fp, bpf, dwarf or lbr", o.callGraph)
 	}
 	if sized {
 		return fmt.Errorf("--call-graph %s: only dwarf takes a size", o.callGraph)

@@ -76,7 +76,7 @@ func TestRecordRefuses(t *testing.T) {
 		{"--set a=1 true", 129, "--set applies to the objects of --prog"},
 		{"--prog id:1 --set a=1 true", 129, "there is no global variable a: the objects have none"},
 		{"--prog id:1 --set a true", 129, "--set \"a\": give a global variable"},
-		{"--call-graph smoke true", 129, "fp, dwarf or lbr"},
+		{"--call-graph smoke true", 129, "fp, bpf, dwarf or lbr"},
 		{"--call-graph dwarf,99999 true", 129, "the stack size must be from 8 to 65528 bytes"},
 		{"--call-graph fp,16 true", 129, "only dwarf takes a size"},
 		{"-j u,left true", 129, `no kind of branch "left"`},
@@ -509,7 +509,8 @@ func perfSamples(t *testing.T, dir string) (n int) {
 
 // TestCallGraphs gives -g together with --call-graph, as cargo-flamegraph does.
 func TestCallGraphs(t *testing.T) {
-	for callGraph, want := range map[string]record.Callchain{"": record.CallchainFP, "fp": record.CallchainFP, "dwarf": record.CallchainDWARF} {
+	for callGraph, want := range map[string]record.Callchain{"": record.CallchainFP, "fp": record.CallchainFP, "bpf": record.CallchainBPF,
+		"dwarf": record.CallchainDWARF} {
 		var cfg record.Config
 		o := recordOptions{framePointers: true, callGraph: callGraph}
 		if err := o.setCallchain(&cfg); err != nil || cfg.Callchain != want {

@@ -49,7 +49,7 @@ type Event struct {
 
 // Sampling has the sampling options that the terms of an event set. A zero field means the option of the whole recording.
 type Sampling struct {
-	CallGraph string                    // call-graph: no, fp, dwarf or lbr
+	CallGraph string                    // call-graph: no, fp, bpf, dwarf or lbr
 	StackSize uint32                    // stack-size: bytes of the user's stack, for dwarf
 	MaxStack  uint16                    // max-stack: frames of a callchain
 	Branches  perfdata.BranchSampleType // branch_type

@@ -176,7 +176,7 @@ func (p *parser) samplingParam(e *Event, a param) (ok bool, err error) {
 	return true, err
 }
 
-var callGraphs = []string{"no", "fp", "dwarf", "lbr"}
+var callGraphs = []string{"no", "fp", "bpf", "dwarf", "lbr"}
 
 // numberTo returns the value of a term that must be a number from least to most.
 func (s *scanner) numberTo(a param, least, most uint64) (uint64, error) {

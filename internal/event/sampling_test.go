@@ -52,7 +52,7 @@ func TestSamplingTerms(t *testing.T) {
 		}
 	}
 	for input, want := range map[string]string{
-		"cpu-clock/call-graph=orc/":   "call-graph is one of no, fp, dwarf, lbr",
+		"cpu-clock/call-graph=orc/":   "call-graph is one of no, fp, bpf, dwarf, lbr",
 		"cpu-clock/call-graph/":       "call-graph is one of",
 		"cpu-clock/stack-size=0/":     "stack-size is a number from 1 to 65528",
 		"cpu-clock/max-stack=65536/":  "max-stack is a number from 1 to 65535",

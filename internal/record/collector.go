@@ -62,6 +62,10 @@ func newCollector(s *sources) (*collector, error) {
 	c.tally = newTally(c.events[0].attr.SampleType, mapped)
 	c.tally.buildIDs = c.cfg.MmapBuildID
 	c.own = newOwnSamples(c.events)
+	if c.unwinder != nil {
+		c.unwinder.identify(c.events)
+		c.tally.task = c.unwinder.Record
+	}
 	if c.cfg.Sums != nil { // nobody reads a header of the stream
 		c.tally.task, c.machine = c.cfg.Sums.Task, host.System(os.DirFS("/"))
 	} else {
@@ -168,6 +172,9 @@ func (c *collector) patience() time.Duration {
 	if c.cfg.Sums != nil {
 		return c.cfg.Sums.Poll
 	}
+	if c.unwinder != nil {
+		return c.unwinder.patience(time.Now())
+	}
 	return idle
 }
 
@@ -182,6 +189,9 @@ func (c *collector) next() error {
 	if err := c.writeOffCPU(false); err != nil {
 		return err
 	}
+	task := c.tally.task
+	c.tally.task = nil // it knows what is introduced again
+	defer func() { c.tally.task = task }()
 	if err := c.introduceAtEnd(); err != nil {
 		return err
 	}
@@ -222,6 +232,7 @@ func (c *collector) report(r *Result) {
 	r.Samples, r.Throttled, r.Filtered, r.Missed = t.samples, t.throttled, t.filtered, t.missed
 	r.Lost = max(t.lost, t.noRoom)
 	r.Wakeups, r.Drained = t.wakeups, t.drained
+	c.reportUnwound(r)
 	if c.out == nil {
 		return
 	}
@@ -256,6 +267,9 @@ func (c *collector) introduce() error {
 		if err := c.introduceTasks(before); err != nil {
 			return err
 		}
+	}
+	if err := c.learnTasks(); err != nil {
+		return err
 	}
 	if err := c.settled(); err != nil {
 		return err

@@ -14,8 +14,10 @@ import (
 
 	"github.com/bperf/bperf/internal/allowance"
 	"github.com/bperf/bperf/internal/event"
+	"github.com/bperf/bperf/internal/record/chains"
 	"github.com/bperf/bperf/internal/session"
 	"github.com/bperf/bperf/internal/userprog"
+	"github.com/bperf/bperf/internal/userstack"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -110,6 +112,7 @@ const (
 	CallchainFP              // the kernel unwinds by frame pointers
 	CallchainDWARF           // user stack and registers, for later unwinding
 	CallchainLBR             // from the CPU's last branch records
+	CallchainBPF             // a BPF program unwinds the user's part by tables; since Linux 5.17
 )
 
 // Existing says which records of what exists already a recording leaves out. Records of the kernel, its modules and BPF programs always exist.
@@ -177,6 +180,8 @@ func (c *Config) of(e *event.Event) *Config {
 		own.Callchain = CallchainFP
 	case "lbr":
 		own.Callchain = CallchainLBR
+	case "bpf":
+		own.Callchain = CallchainBPF
 	case "dwarf":
 		own.Callchain, own.StackSize = CallchainDWARF, cmp.Or(own.StackSize, DefaultStack)
 	default:
@@ -207,4 +212,7 @@ type Result struct {
 	Original   int64  // Bytes before compression
 	Files      int    // number of output files
 	LastOutput string
+
+	Chains  chains.Counts   // of the samples with CallchainBPF
+	LeftOut userstack.Stats // what the unwind tables had no room for, with CallchainBPF
 }

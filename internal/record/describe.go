@@ -21,8 +21,11 @@ func (p *plan) described() []*perfdata.Event {
 	listed := p.listed()
 	for _, o := range listed {
 		attr := o.attr
-		if len(listed) < len(p.events) {
+		if len(p.events) > 1 && p.events[1].silent { // the dummy
 			attr.Flags |= p.events[1].attr.Flags & tracking
+		}
+		if o.unwound { // the file has the user's part
+			attr.Flags &^= perfdata.AttrExcludeCallchainUser
 		}
 		if o.kind == offCPUSamples { // the file has callchains instead of raw data
 			attr.SampleType = attr.SampleType&^perfdata.SampleRaw | perfdata.SampleCallchain
@@ -194,6 +197,9 @@ func (c *collector) conclude() error {
 			return err
 		}
 		c.reportCounted(o)
+		if err := c.writeNotRun(o); err != nil {
+			return err
+		}
 		if o.attr.ReadFormat&perfdata.ReadLost == 0 {
 			continue
 		}

@@ -137,6 +137,11 @@ func (c *collector) writeFiltered(o *opened) error {
 // skipped.
 func (c *collector) writeMissed(o *opened, counts filter.Counts) error {
 	missed, exact := c.ownCount(o).Missed(counts.Kept+counts.Dropped, counts.Value)
+	return c.noteMissed(o, missed, exact)
+}
+
+// noteMissed reports and writes the number of samples of an event for which the kernel did not run a program.
+func (c *collector) noteMissed(o *opened, missed uint64, exact bool) error {
 	if missed == 0 {
 		return nil
 	}
@@ -146,7 +151,7 @@ func (c *collector) writeMissed(o *opened, counts filter.Counts) error {
 			"late, or another BPF program ran on the CPU", o.event.Name, missed))
 		return nil
 	}
-	c.cfg.Notify(fmt.Sprintf("%s: %d samples are lost: the kernel does not run a filter while another BPF program runs on the CPU", o.event.Name, missed))
+	c.cfg.Notify(fmt.Sprintf("%s: %d samples are lost: the kernel takes none while another BPF program runs on the CPU", o.event.Name, missed))
 	r := &perfdata.LostSamples{Samples: missed}
 	r.ID = o.ids[0]
 	return c.out.write(0, r)

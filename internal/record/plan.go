@@ -18,6 +18,7 @@ const (
 	bpfLoads                  // counts nothing: has the records of the BPF programs of the whole machine
 	offCPUSamples             // counts nothing: BPF programs write the off-CPU times of threads to its rings
 	programOutput             // counts nothing: the user's programs write its samples
+	userChains                // counts nothing: a BPF program writes user callchains to the rings of the samples
 )
 
 // dummy reports whether the event has no samples.
@@ -28,18 +29,19 @@ func (k kind) onTarget() bool { return k == sampled || k == sideBand }
 
 // opened is an event of the recording, with the scopes in which it is open.
 type opened struct {
-	kind   kind
-	event  *event.Event
-	cgroup string // name of its cgroup; empty without
-	attr   perfdata.Attr
-	leader *opened       // of its group; a leader's leader is itself
-	filter *sampleFilter // nil without, and for tracepoints
-	output string        // name of the map through which programs write; for programOutput
-	silent bool          // the file does not list it
-	fds    []*perfevent.Event
-	ids    []uint64
-	scopes []scope // in which each of fds is open
-	later  int     // the last later scopes are on CPUs that came online during the recording
+	kind    kind
+	event   *event.Event
+	cgroup  string // name of its cgroup; empty without
+	attr    perfdata.Attr
+	leader  *opened       // of its group; a leader's leader is itself
+	filter  *sampleFilter // nil without, and for tracepoints
+	output  string        // name of the map through which programs write; for programOutput
+	silent  bool          // the file does not list it
+	unwound bool          // a BPF program unwinds the user callchains of its samples
+	fds     []*perfevent.Event
+	ids     []uint64
+	scopes  []scope // in which each of fds is open
+	later   int     // the last later scopes are on CPUs that came online during the recording
 }
 
 // plan has the events to open and their attributes.
@@ -48,6 +50,7 @@ type plan struct {
 	events   []*opened
 	tracker  *opened // of events: has the records of tasks and memory
 	ringSize int     // bytes
+	unwinds  bool    // some event is unwound
 }
 
 // newPlan plans the events of a recording. They get the same attributes as in perf, so that reports look the same.
@@ -72,8 +75,13 @@ func newPlan(cfg *Config) (*plan, error) {
 				leader, o.leader = o, o
 			}
 			o.attr = p.attr(e, o.leader == o, len(g.Events))
+			o.unwound = p.unwound(e)
+			p.unwinds = p.unwinds || o.unwound
 			p.events = append(p.events, o)
 		}
+	}
+	if err := p.checkUnwound(); err != nil {
+		return nil, err
 	}
 	p.addFiltered()
 	for _, o := range p.events { // in a group that is read as one, only the leader samples
@@ -85,7 +93,7 @@ func newPlan(cfg *Config) (*plan, error) {
 	if len(p.events) > 0 {
 		p.tracker = p.events[0]
 	}
-	if p.tracker == nil || p.cfg.perCPU() || p.cfg.Sums != nil || p.cfg.Waits() || p.cfg.Overwrite || p.cfg.EventCgroups != nil {
+	if p.tracker == nil || p.cfg.perCPU() || p.cfg.Sums != nil || p.cfg.Waits() || p.cfg.Overwrite || p.cfg.EventCgroups != nil || p.unwinds {
 		p.tracker = p.dummy(sideBand)
 		p.events = append(p.events, p.tracker)
 	} else if !p.cfg.NoBPF && !p.userOnly() {
@@ -96,6 +104,9 @@ func newPlan(cfg *Config) (*plan, error) {
 	}
 	for _, name := range slices.Concat(p.cfg.Programs.Outputs(), p.cfg.Programs.RingBuffers()) {
 		p.events = append(p.events, p.outputEvent(name))
+	}
+	if p.unwinds {
+		p.events = append(p.events, p.chainsEvent())
 	}
 	p.track(&p.tracker.attr)
 	p.silence()
@@ -249,6 +260,10 @@ func (c *Config) callchain(a *perfdata.Attr) {
 		a.SampleType |= perfdata.SampleRegsUser | perfdata.SampleStackUser
 		a.SampleRegsUser |= AllRegisters
 		a.SampleStackUser = c.StackSize
+	case CallchainBPF:
+		if a.Type != perfdata.TypeTracepoint && !c.NoUser {
+			a.Flags |= perfdata.AttrExcludeCallchainUser
+		}
 	case CallchainLBR:
 		a.SampleType |= perfdata.SampleBranchStack
 		a.BranchSampleType = perfdata.BranchUser | perfdata.BranchCallStack | perfdata.BranchNoCycles |
@@ -340,6 +355,6 @@ func (p *plan) userOnly() bool {
 		return false
 	}
 	return !slices.ContainsFunc(p.events, func(o *opened) bool {
-		return !o.kind.dummy() && o.kind != programOutput && !o.attr.Has(perfdata.AttrExcludeKernel) && !(o.kind == offCPUSamples && p.cfg.AllUser)
+		return !o.kind.dummy() && o.kind != programOutput && o.kind != userChains && !o.attr.Has(perfdata.AttrExcludeKernel) && !(o.kind == offCPUSamples && p.cfg.AllUser)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/bperf/bperf/internal/perfevent"
+	"github.com/bperf/bperf/internal/record/chains"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -14,6 +15,7 @@ type ring struct {
 	owner       *perfevent.Event  // the event whose ring was mapped
 	overwritten bool              // the kernel keeps the newest records
 	offCPU      bool              // for records that off-CPU BPF programs write
+	chains      *chains.Ring      // nil if no samples get user callchains of a BPF program
 	later       map[uint64]uint64 // IDs of events that were opened later, and the IDs that replace them; see join
 }
 
@@ -22,6 +24,7 @@ type ringKey struct {
 	scope
 	overwritten bool
 	offCPU      bool
+	tasks       bool // records of tasks and memory alone
 }
 
 // Limits of the size of a ring in bytes. leastRing is what kernel.perf_event_mlock_kb allows every user per CPU.
@@ -41,6 +44,9 @@ func (p *plan) sizeRings(cpus int, unlimited bool) {
 	if unlimited && p.cfg.Sums == nil && !p.cfg.PerThread { // there may be many threads
 		size = max(size, min(p.bytesPerSecond()/2, mostRing, mostRings>>bits.Len(uint(cpus-1))))
 	}
+	if p.unwinds && !unlimited { // there are rings of tasks, too
+		size /= 2
+	}
 	if p.cfg.RingPages > 0 {
 		size = p.cfg.RingPages * os.Getpagesize()
 	}
@@ -48,6 +54,9 @@ func (p *plan) sizeRings(cpus int, unlimited bool) {
 	for _, o := range p.events {
 		// By default, the kernel wakes the reader when a ring is half full. At a quarter, the reader has more time.
 		o.attr.Flags, o.attr.WakeupEvents = o.attr.Flags|perfdata.AttrWatermark, uint32(p.ringSize/4)
+		if o.kind == sideBand && p.unwinds && !p.cfg.perCPU() { // user callchains are cut until bperf has read its records
+			o.attr.WakeupEvents = 1
+		}
 		if p.samplesCPUs() { // rings only have records of tasks, and user stacks are truncated until bperf has read these
 			o.attr.WakeupEvents = 1
 		}
@@ -62,7 +71,11 @@ func (p *plan) bytesPerSecond() int {
 	sum := uint64(0)
 	for _, o := range p.events {
 		if o.attr.Has(perfdata.AttrFreq) {
-			sum += min(o.attr.SamplePeriod, 1e6) * uint64(sampleSize+o.attr.SampleStackUser)
+			size := sampleSize + o.attr.SampleStackUser
+			if o.unwound {
+				size *= 3
+			}
+			sum += min(o.attr.SamplePeriod, 1e6) * uint64(size)
 		}
 	}
 	return int(sum)

@@ -63,6 +63,9 @@ func (s *recorder) launch() error {
 	if err := p.loadFilters(); err != nil {
 		return err
 	}
+	if err := s.sources.loadUnwinder(); err != nil {
+		return err
+	}
 	if err := s.resolve(); err != nil {
 		return err
 	}

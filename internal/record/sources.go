@@ -13,6 +13,7 @@ import (
 	"github.com/bperf/bperf/internal/count/direct"
 	"github.com/bperf/bperf/internal/perfevent"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/internal/record/chains"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/internal/userprog"
 	"github.com/bperf/bperf/perfdata"
@@ -23,8 +24,9 @@ type sources struct {
 	*plan
 	target    target.Target
 	rings     map[ringKey]*ring
-	order     []*ring // of rings, in the order in which they were opened
-	offCPU    *offCPU // nil without Config.OffCPU
+	order     []*ring   // of rings, in the order in which they were opened
+	offCPU    *offCPU   // nil without Config.OffCPU
+	unwinder  *unwinder // nil if no event is unwound
 	switches  switchEvents
 	fromRings *userprog.Rings // the user's maps of type RINGBUF
 	enabled   bool
@@ -67,6 +69,9 @@ func (s *sources) open() error {
 		return err
 	}
 	if err := s.openOutputs(); err != nil {
+		return err
+	}
+	if err := s.openChains(); err != nil {
 		return err
 	}
 	if err := s.openRings(); err != nil {
@@ -367,6 +372,11 @@ func (s *sources) attach(o *opened, fd *perfevent.Event, at scope) error {
 			return fmt.Errorf("%s: %w", o.event.Name, err)
 		}
 	}
+	if o.unwound {
+		if err := s.unwinder.Attach(fd); err != nil {
+			return fmt.Errorf("%s: %w", o.event.Name, err)
+		}
+	}
 	id, err := fd.ID()
 	if err != nil {
 		return fmt.Errorf("ask for the ID of %s: %w", o.event.Name, err)
@@ -377,7 +387,7 @@ func (s *sources) attach(o *opened, fd *perfevent.Event, at scope) error {
 		o.later++
 	}
 	o.ids = append(o.ids, known)
-	key := ringKey{at, s.overwritten(o), o.kind == offCPUSamples}
+	key := ringKey{at, s.overwritten(o), o.kind == offCPUSamples, s.unwinds && o.kind == sideBand}
 	if at.cpu != perfevent.AnyCPU {
 		key.tid = perfevent.AnyThread
 	}
@@ -403,12 +413,19 @@ func (s *sources) openRing(fd *perfevent.Event, key ringKey) (*ring, error) {
 	if key.overwritten {
 		mapping = fd.MapOverwritten
 	}
-	mapped, err := mapping(order(s.ringSize))
+	size := s.ringSize
+	if key.tasks {
+		size = min(size, mostTasks)
+	}
+	mapped, err := mapping(order(size))
 	if err != nil {
 		return nil, fmt.Errorf("map a ring buffer of %d pages: %w. Allow more locked memory (sysctl kernel.perf_event_mlock_kb, or ulimit -l), "+
-			"or take fewer pages with -m", s.ringSize/os.Getpagesize(), err)
+			"or take fewer pages with -m", size/os.Getpagesize(), err)
 	}
 	r := &ring{Ring: mapped, owner: fd, overwritten: key.overwritten, offCPU: key.offCPU}
+	if s.unwinds && !key.tasks && !key.offCPU {
+		r.chains = &chains.Ring{}
+	}
 	s.rings[key] = r
 	s.order = append(s.order, r)
 	return r, nil
@@ -499,5 +516,6 @@ func (s *sources) close() {
 		}
 		o.filter.close()
 	}
+	s.unwinder.close()
 	s.order, s.rings = nil, nil
 }

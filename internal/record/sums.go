@@ -61,8 +61,11 @@ func (p *plan) prepareSums(o *opened) {
 	}
 }
 
-// settled calls Sums.Settled.
+// settled calls Sums.Settled, or builds unwind tables.
 func (c *collector) settled() error {
+	if c.unwinder != nil {
+		return c.unwinder.settled(c.tally.tasks)
+	}
 	if c.cfg.Sums == nil || c.cfg.Sums.Settled == nil {
 		return nil
 	}

@@ -186,6 +186,9 @@ func (c *collector) drain() error {
 			continue
 		}
 		first, rest = r.rename(c.events[0].attr.SampleType, first, rest)
+		if r.chains != nil {
+			first, rest = c.unwinder.merger.Merge(r.chains, first, rest), nil
+		}
 		if r.offCPU {
 			err = c.offCPU.keep(&c.writer, first, rest)
 		} else {
@@ -208,10 +211,12 @@ func (c *collector) drain() error {
 	if c.cfg.Sums != nil { // records of tasks come before the sums that are read with them
 		return c.settled()
 	}
-	if !wrote {
-		return nil
+	if wrote {
+		if err := c.out.write(0, &perfdata.FinishedRound{}); err != nil {
+			return err
+		}
 	}
-	return c.out.write(0, &perfdata.FinishedRound{})
+	return c.settled()
 }
 
 // drainNewest writes the records of the rings that keep the newest records, and empties these rings.

@@ -12,8 +12,18 @@ func decodeTask(b []byte) perfdata.Value {
 	ne := binary.NativeEndian
 	misc := perfdata.Misc(ne.Uint16(b[4:]))
 	kind := perfdata.RecordType(ne.Uint32(b))
-	least := map[perfdata.RecordType]int{perfdata.RecordMmap2: 72, perfdata.RecordFork: 32, perfdata.RecordExit: 32, perfdata.RecordComm: 16}[kind]
-	if least == 0 || len(b) < least {
+	var least int
+	switch kind {
+	case perfdata.RecordMmap2:
+		least = 72
+	case perfdata.RecordFork, perfdata.RecordExit:
+		least = 32
+	case perfdata.RecordComm:
+		least = 16
+	default:
+		return nil
+	}
+	if len(b) < least {
 		return nil
 	}
 	text := func() string {
