@@ -323,7 +323,7 @@ func readTop(ctx context.Context, source top.Source, interval time.Duration, rea
 		case <-ctx.Done():
 			return
 		}
-		r, err := source.Next()
+		r, err := source.Next(ctx)
 		select {
 		case readings <- topRead{r, err}:
 		case <-ctx.Done():

@@ -15,7 +15,7 @@ import (
 func printTop(ctx context.Context, w io.Writer, source top.Source, order top.Order, interval time.Duration, count int) error {
 	columns := source.Columns()
 	return printIntervals(ctx, w, "the table", interval, count, func(b *bytes.Buffer, first bool) error {
-		reading, err := source.Next()
+		reading, err := source.Next(ctx)
 		if err != nil {
 			return err
 		}

@@ -59,7 +59,7 @@ type topSource struct {
 }
 
 func (s *topSource) Columns() []top.Column { return topColumnsOf() }
-func (s *topSource) Next() (*top.Reading, error) {
+func (s *topSource) Next(context.Context) (*top.Reading, error) {
 	if s.readings--; s.readings < 0 {
 		return nil, s.err
 	}

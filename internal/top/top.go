@@ -4,6 +4,7 @@ package top
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"syscall"
@@ -57,8 +58,9 @@ type Source interface {
 	// Subject returns the plural name of what is observed.
 	Subject() string
 	Columns() []Column
-	// Next returns what happened since the last Next, or since the source was opened.
-	Next() (*Reading, error)
+	// Next returns what happened since the last Next, or since the source was opened. It returns an error when the context is done, and io.EOF
+	// when everything that is observed has ended.
+	Next(context.Context) (*Reading, error)
 	Close() error
 }
 
