@@ -109,12 +109,21 @@ func TestPrintTop(t *testing.T) {
 
 func TestTopRefuses(t *testing.T) {
 	for args, want := range map[string]result{
-		"top -d 0":                    {"", "Error: --delay 0: the interval must be from 0.1 to 1000000 seconds\n", 22},
-		"top -d NaN":                  {"", "Error: --delay NaN: the interval must be from 0.1 to 1000000 seconds\n", 22},
-		"top -d 1e7":                  {"", "Error: --delay 1e+07: the interval must be from 0.1 to 1000000 seconds\n", 22},
-		"top -n 0":                    {"", "Error: --iterations 0: the number of tables must be at least 1\n", 22},
-		"top --once -n 2":             {"", "Error: --once means --iterations 1: give only one\n", 22},
-		"top --by proc":               {"", "Error: --by proc: the values are prog, process, cgroup\n", 22},
+		"top -d 0":            {"", "Error: --delay 0: the interval must be from 0.1 to 1000000 seconds\n", 22},
+		"top -d NaN":          {"", "Error: --delay NaN: the interval must be from 0.1 to 1000000 seconds\n", 22},
+		"top -d 1e7":          {"", "Error: --delay 1e+07: the interval must be from 0.1 to 1000000 seconds\n", 22},
+		"top -n 0":            {"", "Error: --iterations 0: the number of tables must be at least 1\n", 22},
+		"top --once -n 2":     {"", "Error: --once means --iterations 1: give only one\n", 22},
+		"top --by proc":       {"", "Error: --by proc: the values are program, process, cgroup, function\n", 22},
+		"top --by function 7": {"", "Error: 7 selects BPF programs, which --by function does not show\n", 22},
+		"top -p 1 7":          {"", "Error: --pid is for samples of functions: give it with --by function\n", 22},
+		"top --by cgroup -g":  {"", "Error: --g is for samples of functions: give it with --by function\n", 22},
+		"top -F 99 -c 7":      {"", "Error: -F sets a frequency and -c a period: give only one\n", 22},
+		"top -F no":           {"", "Error: -F no: give a number of samples per second, or max\n", 129},
+		"top -p 1 -t 1":       {"", "Error: -p and -t cannot be combined\n", 22},
+		"top --by function -e cpu-clock/call-graph=no/": {"", "Error: cpu-clock/call-graph=no/: top counts samples in the kernel; only bperf record takes terms that " +
+			"select what a sample contains\n", 129},
+
 		"top --by cgroup 7":           {"", "Error: 7 selects BPF programs, which --by cgroup does not show\n", 22},
 		"top --by process -e nothing": {"", "Error: event syntax error: there is no event nothing\n  nothing\n  ^\n", 129},
 		"top -s naem":                 {"", "Error: --sort naem: programs are sorted by cpu, runs, ns, id, type, name; did you mean name?\n", 22},
