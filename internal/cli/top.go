@@ -64,7 +64,8 @@ BPF programs until it ends, unless it shows functions.`,
 	f.BoolVar(&o.once, "once", false, "print one table, then end; the same as -n 1")
 	f.StringVarP(&o.sort, "sort", "s", "", "sort by `COLUMN`: cpu, id, name; of programs runs, ns, type; of processes and cgroups switches; an event, ipc; "+
 		"of functions share, total, samples, object, name (default the first one)")
-	f.VarP(eventFlag{&o.sampling.events, argEvents}, "event", "e", "also count these events: per run of a program, or per second; of functions: sample these (default cycles, or cpu-clock without a PMU)")
+	f.VarP(eventFlag{&o.sampling.events, argEvents}, "event", "e", "also count these events: per run of a program, or per second; "+
+		"of functions: sample these (default cycles, or cpu-clock without a PMU)")
 	addEventFiles(f, &o.sampling.eventFiles)
 	f.StringVar(&o.by, "by", topPrograms, "show `WHAT`: "+strings.Join(topSubjects, ", "))
 	f.BoolVar(&o.stdio, "stdio", false, "print tables on a terminal, too")

@@ -1,5 +1,5 @@
-// Package top observes what uses the CPUs, interval by interval: BPF programs, processes or cgroups, optionally with events, or the functions
-// that events are sampled in. A source returns a reading for each interval, with a row for each of them. The caller draws them.
+// Package top observes what uses the CPUs, interval by interval: BPF programs, processes or cgroups, optionally with events, or the
+// functions that events are sampled in. A source returns a reading for each interval, with a row for each of them. The caller draws them.
 package top
 
 import (
