@@ -175,15 +175,23 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	return exitAs(result.Signal, result.Command, len(args) > 0)
 }
 
-// sampling returns the session that samples what recording describes, and the options of its report.
-func (o *profileOptions) sampling(cmd *cobra.Command, recording *record.Config, maps []*userprog.Profile, format reportFormat) (*sample.Config, *report.Options, error) {
-	given := cmd.Flags().Changed
-	for _, e := range recording.Events.Events() {
+// refuseTerms returns an error if events have terms that only recordings can follow.
+func refuseTerms(list event.List, command string) error {
+	for _, e := range list.Events() {
 		terms := e.Sampling
 		terms.Inherit = nil
 		if terms != (event.Sampling{}) {
-			return nil, nil, badOptionf("%s: profile counts samples in the kernel; only bperf record takes terms that select what a sample contains", e.Name)
+			return badOptionf("%s: %s counts samples in the kernel; only bperf record takes terms that select what a sample contains", e.Name, command)
 		}
+	}
+	return nil
+}
+
+// sampling returns the session that samples what recording describes, and the options of its report.
+func (o *profileOptions) sampling(cmd *cobra.Command, recording *record.Config, maps []*userprog.Profile, format reportFormat) (*sample.Config, *report.Options, error) {
+	given := cmd.Flags().Changed
+	if err := refuseTerms(recording.Events, "profile"); err != nil {
+		return nil, nil, err
 	}
 	by, err := o.chooseKeys(given, maps)
 	if err != nil {

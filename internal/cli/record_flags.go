@@ -27,6 +27,11 @@ func (o *recordOptions) addEvents(f *pflag.FlagSet, frequency int) {
 	f.VarP(eventFlag{&o.events, argCgroups}, "cgroup", "G", "cgroups of the events before it: one for all, or one for each")
 	f.Var(eventFlag{&o.events, argFilter}, "filter", "filter `EXPR` for the event before it: of fields of a tracepoint, or else of the sample")
 	o.addPrograms(f)
+	o.addRate(f, frequency)
+}
+
+// addRate adds the flags for how often it is sampled.
+func (o *recordOptions) addRate(f *pflag.FlagSet, frequency int) {
 	f.StringVarP(&o.frequency, "freq", "F", "", "the sampling `FREQUENCY`, in samples per second and CPU; \"max\" is the highest that the kernel allows (default "+strconv.Itoa(frequency)+")")
 	f.Uint64VarP(&o.period, "count", "c", 0, "sample each `N`th event")
 }

@@ -18,62 +18,80 @@ import (
 
 // topOptions are the flags of bperf top.
 type topOptions struct {
-	delay float64 // seconds
-	count int
-	once  bool
-	sort  string
-	by    string
-	args  []eventArg
-
-	eventFiles string // the directory with more events of the CPU; empty for the default
+	delay    float64 // seconds
+	count    int
+	once     bool
+	sort     string
+	by       string
+	stdio    bool
+	sampling recordOptions // events, also of other rows than functions, and how and where these are sampled
 }
 
 func newTopCommand() *cobra.Command {
 	var o topOptions
 	cmd := &cobra.Command{
 		Use:   "top [flags] [SELECTOR]",
-		Short: "Show live which BPF programs, processes or cgroups use the CPUs, and for what",
+		Short: "Show live which functions, BPF programs, processes or cgroups use the CPUs, and for what",
 		Long: `top shows what the loaded or the selected BPF programs do: share of a CPU, runs per second, run time per run; with -e
 also events per run. With --by process or --by cgroup it shows the share of the CPUs that processes or cgroups use, and
-events per second. On a terminal it is a screen with keys to sort, filter, pause and show details of a row; otherwise, and
-with -n or --once, it prints a table for each interval.
+events per second. With --by function it samples an event, and shows in which functions of the kernel, of programs and of
+BPF programs; options of sampling (-F, -c, -p, -t, -C, -a, -G, -g) imply that, and so does a machine without BPF programs.
+
+On a terminal it is a screen with keys to sort, filter, pause and show details of a row; otherwise, and with -n, --once or
+--stdio, it prints a table for each interval.
 
 ` + selectorHelp + `
 
 It needs root, or CAP_SYS_ADMIN, CAP_BPF and with events or --by CAP_PERFMON. It lets the kernel count the runs of all
-BPF programs until it ends.`,
+BPF programs until it ends, unless it shows functions.`,
 		Example: `  bperf top
   bperf top -d 5 type:xdp,name:'cil_*'
   bperf top --by process -e cycles,instructions
+  bperf top --by function -g
+  bperf top -p 1234 -e page-faults -c 1
   bperf top --once --sort runs`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(cmd.Flags().Changed, args); err != nil {
 				return err
 			}
-			return runTop(cmd, o, args)
+			return o.run(cmd, args)
 		},
 	}
 	f := cmd.Flags()
 	addSeconds(f, &o.delay, "delay", "d", 1, "length of an interval")
 	f.IntVarP(&o.count, "iterations", "n", 0, "print `COUNT` tables, then end")
 	f.BoolVar(&o.once, "once", false, "print one table, then end; the same as -n 1")
-	f.StringVarP(&o.sort, "sort", "s", "cpu", "sort by `COLUMN`: cpu, id, name; of programs runs, ns, type; of others switches; an event, ipc")
-	f.VarP(eventFlag{&o.args, argEvents}, "event", "e", "also count these events: per run of a program, or per second")
-	addEventFiles(f, &o.eventFiles)
+	f.StringVarP(&o.sort, "sort", "s", "", "sort by `COLUMN`: cpu, id, name; of programs runs, ns, type; of processes and cgroups switches; an event, ipc; "+
+		"of functions share, total, samples, object, name (default the first one)")
+	f.VarP(eventFlag{&o.sampling.events, argEvents}, "event", "e", "also count these events: per run of a program, or per second; "+
+		"of functions: sample these (default cycles, or cpu-clock without a PMU)")
+	addEventFiles(f, &o.sampling.eventFiles)
 	f.StringVar(&o.by, "by", topPrograms, "show `WHAT`: "+strings.Join(topSubjects, ", "))
+	f.BoolVar(&o.stdio, "stdio", false, "print tables on a terminal, too")
+	o.addSampling(f)
 	addOn(f)
 	completeFlag(cmd, "by", topSubjects)
 	return cmd
 }
 
-// topPrograms is the default of --by.
-const topPrograms = "prog"
+// Values of --by. The first one is the default.
+const (
+	topPrograms  = "program"
+	topFunctions = "function"
+)
 
-var topSubjects = []string{topPrograms, string(process.ByProcess), string(process.ByCgroup)}
+var topSubjects = []string{topPrograms, string(process.ByProcess), string(process.ByCgroup), topFunctions}
 
 // check returns an error for invalid options, before anything is counted.
 func (o *topOptions) check(given func(string) bool, args []string) error {
+	if o.by == "prog" { // as in the selectors of other commands
+		o.by = topPrograms
+	}
+	sampled := slices.IndexFunc(topSampling, given)
+	if !given("by") && len(args) == 0 && (sampled >= 0 || !given("sort") && !given("event") && !programsLoaded()) {
+		o.by = topFunctions
+	}
 	switch {
 	case !(o.delay >= 0.1 && o.delay <= 1e6): // NaN fails both comparisons
 		return badCombinationf("--delay %g: the interval must be from 0.1 to 1000000 seconds", o.delay)
@@ -85,6 +103,12 @@ func (o *topOptions) check(given func(string) bool, args []string) error {
 		return badCombinationf("--by %s: the values are %s", o.by, strings.Join(topSubjects, ", "))
 	case o.by != topPrograms && len(args) > 0:
 		return badCombinationf("%s selects BPF programs, which --by %s does not show", args[0], o.by)
+	case o.by != topFunctions && sampled >= 0:
+		return badCombinationf("--%s is for samples of functions: give it with --by %s", topSampling[sampled], topFunctions)
+	case o.by == topFunctions:
+		if err := o.sampling.check(given, args); err != nil {
+			return err
+		}
 	}
 	if o.once {
 		o.count = 1
@@ -94,38 +118,53 @@ func (o *topOptions) check(given func(string) bool, args []string) error {
 
 func (o *topOptions) interval() time.Duration { return time.Duration(o.delay * float64(time.Second)) }
 
-func runTop(cmd *cobra.Command, o topOptions, args []string) error {
-	var list event.List
-	if len(o.args) > 0 {
-		warn := func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), printable.Lines(s)) }
-		chosen := chosenEvents{machine: hostWith(o.eventFiles, warn)}
-		for _, a := range o.args {
-			if err := chosen.parse(a.value); err != nil {
-				return badOption(err)
-			}
-		}
-		list = chosen.list
-	}
-	source, examine, err := o.open(list, args)
+func (o *topOptions) run(cmd *cobra.Command, args []string) error {
+	screen := o.count == 0 && !o.stdio && onTerminal(os.Stdin) && onTerminal(cmd.OutOrStdout()) && os.Getenv("TERM") != "dumb"
+	source, examine, err := o.open(cmd, args, screen)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	column, err := topColumn(source, o.sort)
-	if err != nil {
-		return err
+	column := 0
+	if o.sort != "" {
+		if column, err = topColumn(source, o.sort); err != nil {
+			return err
+		}
 	}
 	ctx, stop := untilEnd(cmd.Context(), cmd.OutOrStdout())
 	defer stop()
 	order := top.Order{Column: column}
-	if o.count == 0 && onTerminal(os.Stdin) && onTerminal(cmd.OutOrStdout()) && os.Getenv("TERM") != "dumb" {
-		return showTop(ctx, topScreen{columns: source.Columns(), examine: examine, order: order}, source, o.interval())
+	if screen {
+		s := topScreen{columns: source.Columns(), examine: examine, order: order, live: o.by == topFunctions}
+		return showTop(ctx, s, source, o.interval())
 	}
 	return ended(printTop(ctx, cmd.OutOrStdout(), source, order, o.interval(), o.count))
 }
 
-// open starts to observe. It also returns a function that describes the program, process or cgroup with an ID.
-func (o *topOptions) open(list event.List, args []string) (top.Source, func(id uint64) (string, error), error) {
+// events returns the events that are counted.
+func (o *topOptions) events(cmd *cobra.Command) (event.List, error) {
+	if len(o.sampling.events) == 0 {
+		return nil, nil
+	}
+	warn := func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), printable.Lines(s)) }
+	chosen := chosenEvents{machine: hostWith(o.sampling.eventFiles, warn)}
+	for _, a := range o.sampling.events {
+		if err := chosen.parse(a.value); err != nil {
+			return nil, badOption(err)
+		}
+	}
+	return chosen.list, nil
+}
+
+// open starts to observe. It also returns a function that describes the program, process, cgroup or function with an ID.
+func (o *topOptions) open(cmd *cobra.Command, args []string, screen bool) (top.Source, func(id uint64) (string, error), error) {
+	if o.by == topFunctions {
+		return o.openFunctions(cmd, screen)
+	}
+	list, err := o.events(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
 	if o.by != topPrograms {
 		source, err := top.OpenTasks(process.Key(o.by), list)
 		if o.by == string(process.ByCgroup) {
@@ -151,11 +190,14 @@ func (o *topOptions) open(list event.List, args []string) (top.Source, func(id u
 // topColumn returns the index of the named column.
 func topColumn(source top.Source, name string) (int, error) {
 	var names []string
-	for _, c := range source.Columns() {
-		names = append(names, c.Name)
-	}
-	if i := slices.Index(names, name); i >= 0 {
-		return i, nil
+	for i, c := range source.Columns() {
+		switch {
+		case c.Kind == top.Trend:
+		case c.Name == name:
+			return i, nil
+		default:
+			names = append(names, c.Name)
+		}
 	}
 	return -1, badColumn(source.Subject(), name, names)
 }

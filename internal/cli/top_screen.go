@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -34,6 +35,9 @@ type topScreen struct {
 	typing        bool   // the user types the filter
 	cursor        uint64 // ID of the selected row; 0 for the first row
 	drill         *topDrill
+	live          bool  // details of a row are read again after each interval
+	help          bool  // the keys are shown
+	over          bool  // all that was observed has ended
 	suspended     bool  // the process shall stop until it is continued
 	err           error // ends the program
 }
@@ -81,16 +85,24 @@ func (s topScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		s.width, s.height = msg.Width, msg.Height
 	case topRead:
+		if errors.Is(msg.err, io.EOF) {
+			s.over = true
+			return s, nil
+		}
 		if s.err = msg.err; s.err != nil {
 			return s, tea.Quit
 		}
 		s.latest = msg.reading
-		if !s.paused {
-			s.shown = s.latest
+		if s.paused {
+			return s, nil
+		}
+		s.shown = s.latest
+		if s.live && s.drill != nil {
+			return s, s.examineRow(s.drill.id)
 		}
 	case topExamined:
 		if s.drill != nil && s.drill.id == msg.id {
-			s.drill = &topDrill{id: msg.id, lines: examinedLines(msg)}
+			s.drill = &topDrill{id: msg.id, lines: examinedLines(msg), first: s.drill.first}
 		}
 	case topSuspend:
 		if canStop() {
@@ -127,6 +139,9 @@ func (s topScreen) press(key tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 		return s.typeFilter(key), nil
 	case key.String() == "q":
 		return s, tea.Quit
+	case s.help, key.String() == "?":
+		s.help = !s.help
+		return s, nil
 	case key.String() == "space":
 		s.paused = !s.paused
 		s.shown = s.latest
@@ -323,10 +338,13 @@ func readTop(ctx context.Context, source top.Source, interval time.Duration, rea
 		case <-ctx.Done():
 			return
 		}
-		r, err := source.Next()
+		r, err := source.Next(ctx)
 		select {
 		case readings <- topRead{r, err}:
 		case <-ctx.Done():
+			return
+		}
+		if err != nil {
 			return
 		}
 	}

@@ -76,6 +76,35 @@ func topTasks(width, height int) topScreen {
 	return s
 }
 
+// topFunctionsOf returns a screen of functions, sampled with an event beside the first one.
+func topFunctionsOf(t *testing.T, width, height int) topScreen {
+	t.Helper()
+	list, err := event.Host().Parse("cpu-clock,page-faults")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := topScreenOf(width, height)
+	s.columns = top.FunctionColumns(list)
+	row := func(id uint64, now, total float64, samples int, object, last, name string) top.Row {
+		return top.Row{ID: id, Name: object + " " + name, Cells: []top.Cell{{Text: fmt.Sprintf("%.2f", now), Value: now}, {Text: fmt.Sprintf("%.2f", total), Value: total},
+			{Text: fmt.Sprint(samples), Value: float64(samples)}, {Text: "0.00"}, {Text: object}, {Text: last}, {Text: name}}}
+	}
+	s.shown = &top.Reading{Time: s.shown.Time, Window: s.shown.Window,
+		Total: "1998 samples of cpu-clock, 3 lost, 1 in unknown functions: 100.000 % of a CPU; 0 of page-faults: 0.0/s",
+		Cost:  "bperf takes 0.420 % of a CPU", Rows: []top.Row{
+			row(1, 60.06, 55.5, 1200, "spins", "▁▂▃▄▅▆▇██▇▆▅▄▃▂█", "burn"),
+			row(2, 20, 30.25, 400, "a_program_with_a_very_long_name", "            ▁▁▂█",
+				"_ZN5alloy4core6detail20a_namespace_that_is_long9containerINS_9allocatorEE11push_back_nEm$inner_closure$tail"),
+			row(3, 15, 10.25, 300, "[kernel]", "███████ ████████", "native_queued_spin_lock_slowpath"),
+			row(4, 4.94, 4, 98, "bpf_prog 1163262", "               █", "on_switch\x1b[m"),
+		}}
+	s.latest = s.shown
+	s.examine = func(uint64) (string, error) {
+		return "function     burn\nobject       spins\n\nCallers, in % of its 1200 samples since 08:00:00:\n100.00  main  spins\n", nil
+	}
+	return s
+}
+
 // long returns the screen with n programs.
 func long(s topScreen, n int) topScreen {
 	r := *s.shown
@@ -109,33 +138,39 @@ func TestTopScreen(t *testing.T) {
 		return b.String(), err
 	}
 	for name, s := range map[string]topScreen{
-		"wide":         wide,
-		"80x24":        usual,
-		"40x10":        topScreenOf(40, 10),
-		"50x8":         topScreenOf(50, 8),
-		"20x3":         topScreenOf(20, 3),
-		"1x1":          topScreenOf(1, 1),
-		"tasks-160":    topTasks(160, 9),
-		"tasks-80":     topTasks(80, 9),
-		"tasks-30":     topTasks(30, 9),
-		"tasks-sorted": press(topTasks(100, 9), "22"),
-		"first":        first,
-		"none":         none,
-		"paused":       press(usual, "<space>"),
-		"typing":       press(usual, "/Cil"),
-		"filtered":     press(usual, "/Cilx<backspace><enter>"),
-		"no-match":     press(usual, "/nothing"),
-		"sorted":       press(usual, "n<down><down>"),
-		"turned":       press(usual, "c"),
-		"long":         long(topScreenOf(80, 12), 100),
-		"long-middle":  press(long(topScreenOf(80, 12), 100), "<pgdown><pgdown><down>"),
-		"long-end":     press(long(topScreenOf(80, 12), 100), "<end>"),
-		"drill":        press(shown, "<enter>"),
-		"drill-scroll": press(shown, "<enter><pgdown><down>"),
-		"drill-end":    press(shown, "<enter><end>"),
-		"drill-read":   reading,
-		"drill-failed": failed.(topScreen),
-		"drill-gone":   gone,
+		"wide":              wide,
+		"functions-80x24":   topFunctionsOf(t, 80, 24),
+		"functions-200x50":  topFunctionsOf(t, 200, 50),
+		"functions-40x10":   topFunctionsOf(t, 40, 10),
+		"functions-callers": press(topFunctionsOf(t, 80, 24), "<enter>"),
+		"functions-kernel":  press(topFunctionsOf(t, 80, 24), "/KERNEL<enter>"),
+		"help":              press(topFunctionsOf(t, 80, 24), "?"),
+		"80x24":             usual,
+		"40x10":             topScreenOf(40, 10),
+		"50x8":              topScreenOf(50, 8),
+		"20x3":              topScreenOf(20, 3),
+		"1x1":               topScreenOf(1, 1),
+		"tasks-160":         topTasks(160, 9),
+		"tasks-80":          topTasks(80, 9),
+		"tasks-30":          topTasks(30, 9),
+		"tasks-sorted":      press(topTasks(100, 9), "22"),
+		"first":             first,
+		"none":              none,
+		"paused":            press(usual, "<space>"),
+		"typing":            press(usual, "/Cil"),
+		"filtered":          press(usual, "/Cilx<backspace><enter>"),
+		"no-match":          press(usual, "/nothing"),
+		"sorted":            press(usual, "n<down><down>"),
+		"turned":            press(usual, "c"),
+		"long":              long(topScreenOf(80, 12), 100),
+		"long-middle":       press(long(topScreenOf(80, 12), 100), "<pgdown><pgdown><down>"),
+		"long-end":          press(long(topScreenOf(80, 12), 100), "<end>"),
+		"drill":             press(shown, "<enter>"),
+		"drill-scroll":      press(shown, "<enter><pgdown><down>"),
+		"drill-end":         press(shown, "<enter><end>"),
+		"drill-read":        reading,
+		"drill-failed":      failed.(topScreen),
+		"drill-gone":        gone,
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := s.text()

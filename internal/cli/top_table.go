@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -14,8 +15,8 @@ import (
 // printTop prints a table for each interval with one write, until the context is done or count tables are printed.
 func printTop(ctx context.Context, w io.Writer, source top.Source, order top.Order, interval time.Duration, count int) error {
 	columns := source.Columns()
-	return printIntervals(ctx, w, "the table", interval, count, func(b *bytes.Buffer, first bool) error {
-		reading, err := source.Next()
+	err := printIntervals(ctx, w, "the table", interval, count, func(b *bytes.Buffer, first bool) error {
+		reading, err := source.Next(ctx)
 		if err != nil {
 			return err
 		}
@@ -25,6 +26,10 @@ func printTop(ctx context.Context, w io.Writer, source top.Source, order top.Ord
 		writeTop(b, columns, reading, order)
 		return nil
 	})
+	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 func writeTop(b *bytes.Buffer, columns []top.Column, r *top.Reading, order top.Order) {
@@ -34,14 +39,19 @@ func writeTop(b *bytes.Buffer, columns []top.Column, r *top.Reading, order top.O
 	}
 	lines, alignment := [][]string{nil}, ""
 	for _, c := range columns {
+		if c.Kind == top.Trend {
+			continue
+		}
 		lines[0] = append(lines[0], c.Title)
 		alignment += string(alignmentOf(c))
 	}
 	order.Sort(columns, r.Rows)
 	for _, row := range r.Rows {
 		var line []string
-		for _, c := range row.Cells {
-			line = append(line, printable.Text(c.Text))
+		for i, c := range row.Cells {
+			if columns[i].Kind != top.Trend {
+				line = append(line, printable.Text(c.Text))
+			}
 		}
 		lines = append(lines, line)
 	}
@@ -52,7 +62,7 @@ func writeTop(b *bytes.Buffer, columns []top.Column, r *top.Reading, order top.O
 
 // alignmentOf returns l or r.
 func alignmentOf(c top.Column) byte {
-	if c.Kind == top.Word {
+	if c.Kind >= top.Word {
 		return 'l'
 	}
 	return 'r'

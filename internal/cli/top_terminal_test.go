@@ -193,6 +193,49 @@ func TestTopOnTerminal(t *testing.T) {
 	}
 }
 
+// TestTopFunctionsOnTerminal looks for the callers of a function of this process, and ends while it samples.
+func TestTopFunctionsOnTerminal(t *testing.T) {
+	require.Root(t)
+	ended := make(chan struct{})
+	var burner sync.WaitGroup
+	burner.Go(func() { burn(ended) })
+	defer burner.Wait()
+	defer close(ended)
+	term := newTerminal(t, 150, 24)
+	before := term.settings(t)
+	cmd := term.start(t, bperf("top", "-p", fmt.Sprint(os.Getpid()), "-e", "cpu-clock:u", "-d", "0.2", "-g"))
+	term.await(t, `samples of cpu-clock:u`)
+	term.await(t, `cli\.burn`)
+	term.press(t, "?")
+	term.await(t, `any key back`)
+	term.press(t, "x/cli.burn\r\r")
+	term.await(t, `(?s)Callers, in %.*TestTopFunctionsOnTerminal`)
+	term.press(t, "q")
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	term.awaitRaw(t, leaveScreen)
+	if after := term.settings(t); after != before {
+		t.Errorf("the terminal was %+v, and is %+v", before, after)
+	}
+}
+
+// burn uses a CPU until a channel is closed.
+//
+//go:noinline
+func burn(ended <-chan struct{}) (x uint64) {
+	for {
+		select {
+		case <-ended:
+			return x
+		default:
+			for range 100_000 {
+				x = x*6364136223846793005 + 1442695040888963407
+			}
+		}
+	}
+}
+
 // TestTopStops stops top by a key and by a signal. The terminal must be restored while it is stopped, and show the screen again afterwards.
 func TestTopStops(t *testing.T) {
 	require.Root(t)

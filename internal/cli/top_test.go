@@ -59,7 +59,7 @@ type topSource struct {
 }
 
 func (s *topSource) Columns() []top.Column { return topColumnsOf() }
-func (s *topSource) Next() (*top.Reading, error) {
+func (s *topSource) Next(context.Context) (*top.Reading, error) {
 	if s.readings--; s.readings < 0 {
 		return nil, s.err
 	}
@@ -109,12 +109,21 @@ func TestPrintTop(t *testing.T) {
 
 func TestTopRefuses(t *testing.T) {
 	for args, want := range map[string]result{
-		"top -d 0":                    {"", "Error: --delay 0: the interval must be from 0.1 to 1000000 seconds\n", 22},
-		"top -d NaN":                  {"", "Error: --delay NaN: the interval must be from 0.1 to 1000000 seconds\n", 22},
-		"top -d 1e7":                  {"", "Error: --delay 1e+07: the interval must be from 0.1 to 1000000 seconds\n", 22},
-		"top -n 0":                    {"", "Error: --iterations 0: the number of tables must be at least 1\n", 22},
-		"top --once -n 2":             {"", "Error: --once means --iterations 1: give only one\n", 22},
-		"top --by proc":               {"", "Error: --by proc: the values are prog, process, cgroup\n", 22},
+		"top -d 0":            {"", "Error: --delay 0: the interval must be from 0.1 to 1000000 seconds\n", 22},
+		"top -d NaN":          {"", "Error: --delay NaN: the interval must be from 0.1 to 1000000 seconds\n", 22},
+		"top -d 1e7":          {"", "Error: --delay 1e+07: the interval must be from 0.1 to 1000000 seconds\n", 22},
+		"top -n 0":            {"", "Error: --iterations 0: the number of tables must be at least 1\n", 22},
+		"top --once -n 2":     {"", "Error: --once means --iterations 1: give only one\n", 22},
+		"top --by proc":       {"", "Error: --by proc: the values are program, process, cgroup, function\n", 22},
+		"top --by function 7": {"", "Error: 7 selects BPF programs, which --by function does not show\n", 22},
+		"top -p 1 7":          {"", "Error: --pid is for samples of functions: give it with --by function\n", 22},
+		"top --by cgroup -g":  {"", "Error: --g is for samples of functions: give it with --by function\n", 22},
+		"top -F 99 -c 7":      {"", "Error: -F sets a frequency and -c a period: give only one\n", 22},
+		"top -F no":           {"", "Error: -F no: give a number of samples per second, or max\n", 129},
+		"top -p 1 -t 1":       {"", "Error: -p and -t cannot be combined\n", 22},
+		"top --by function -e cpu-clock/call-graph=no/": {"", "Error: cpu-clock/call-graph=no/: top counts samples in the kernel; only bperf record takes terms that " +
+			"select what a sample contains\n", 129},
+
 		"top --by cgroup 7":           {"", "Error: 7 selects BPF programs, which --by cgroup does not show\n", 22},
 		"top --by process -e nothing": {"", "Error: event syntax error: there is no event nothing\n  nothing\n  ^\n", 129},
 		"top -s naem":                 {"", "Error: --sort naem: programs are sorted by cpu, runs, ns, id, type, name; did you mean name?\n", 22},
@@ -214,6 +223,36 @@ func TestTopBy(t *testing.T) {
 	}
 }
 
+// TestTopFunctions shows functions of the machine in two intervals, and those of this process.
+func TestTopFunctions(t *testing.T) {
+	require.Root(t)
+	const total = `\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, \d+\.\d{3} s: \d+ samples of cpu-clock, \d+ lost[^:]*: \d+\.\d{3} % of a CPU`
+	const cost = `\nbperf takes \d+\.\d{3} % of a CPU\n`
+	const row = ` *\d+\.\d\d +\d+\.\d\d +\d+ +\S.*  \S.*\n`
+	machine := `^` + total + cost + `now % +all % +samples +object +name\n(` + row + `)+` + `\n` + total + cost + ` *now % +all % +samples +object +name\n(` + row + `)+$`
+	got := run(t, bperf("top", "--by", "function", "-e", "cpu-clock", "-d", "0.3", "-n", "2"))
+	if !regexp.MustCompile(machine).MatchString(got.stdout) || got.stderr != "" || got.status != 0 {
+		t.Errorf("%+v does not match\n%s", got, machine)
+	}
+	done := make(chan result)
+	cmd := bperf("top", "-p", fmt.Sprint(os.Getpid()), "-e", "cpu-clock:u,page-faults", "-d", "0.3", "-g", "--once", "-s", "samples")
+	go func() { done <- run(t, cmd) }()
+	for x, running := uint64(0), true; running; {
+		select {
+		case got = <-done:
+			running = false
+		default:
+			for range 1000 {
+				x = x*6364136223846793005 + 1442695040888963407
+			}
+		}
+	}
+	const own = `samples +page-faults % +object +name\n(.*\n)*.*internal/cli\.TestTopFunctions`
+	if !regexp.MustCompile(own).MatchString(got.stdout) || got.stderr != "" || got.status != 0 {
+		t.Errorf("%+v does not match\n%s", got, own)
+	}
+}
+
 // TestTopMissing selects a program that does not exist, and expects an error before any output.
 func TestTopMissing(t *testing.T) {
 	require.Root(t)
@@ -239,28 +278,31 @@ func TestTopUnprivileged(t *testing.T) {
 // TestTopEnds checks that top ends when its output has no reader, and at a signal.
 func TestTopEnds(t *testing.T) {
 	require.Root(t)
-	for name, end := range map[string]func(*testing.T, *exec.Cmd, io.Closer){
+	ends := map[string]func(*testing.T, *exec.Cmd, io.Closer){
 		"nobody reads": func(t *testing.T, _ *exec.Cmd, stdout io.Closer) { stdout.Close() },
 		"SIGINT":       func(t *testing.T, cmd *exec.Cmd, _ io.Closer) { cmd.Process.Signal(os.Interrupt) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			cmd := bperf("top", "-d", "0.1")
-			var stderr strings.Builder
-			cmd.Stderr = &stderr
-			stdout, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := stdout.Read(make([]byte, 10)); err != nil {
-				t.Error(err)
-			}
-			end(t, cmd, stdout)
-			if err := cmd.Wait(); err != nil || stderr.String() != "" {
-				t.Errorf("%v, %s", err, &stderr)
-			}
-		})
+	}
+	for _, by := range topSubjects {
+		for name, end := range ends {
+			t.Run(by+" "+name, func(t *testing.T) {
+				cmd := bperf("top", "--by", by, "-d", "0.1", "-e", "cpu-clock")
+				var stderr strings.Builder
+				cmd.Stderr = &stderr
+				stdout, err := cmd.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := stdout.Read(make([]byte, 10)); err != nil {
+					t.Error(err)
+				}
+				end(t, cmd, stdout)
+				if err := cmd.Wait(); err != nil || stderr.String() != "" {
+					t.Errorf("%v, %s", err, &stderr)
+				}
+			})
+		}
 	}
 }

@@ -38,7 +38,10 @@ func (s topScreen) text() string {
 		return ""
 	}
 	lines, keys := s.listLines(), s.listKeys()
-	if s.drill != nil {
+	switch {
+	case s.help:
+		lines, keys = s.helpLines(), "any key back  q quit"
+	case s.drill != nil:
 		lines, keys = s.drillLines(), "space pause  up down pgup pgdn home end scroll  esc back  q quit"
 	}
 	lines = lines[:min(len(lines), s.height)]
@@ -73,7 +76,28 @@ func (s topScreen) listKeys() string {
 		}
 	}
 	return text + " (again: turn)\n" +
-		"/ filter  enter look into  space pause  up down pgup pgdn home end move  q quit"
+		"/ filter  enter details  space pause  ? keys  up down pgup pgdn home end  q quit"
+}
+
+// helpLines describes the keys.
+func (s topScreen) helpLines() []string {
+	lines := []string{s.style(bold, "Keys of bperf top"), ""}
+	add := func(key, text string) { lines = append(lines, cut(fmt.Sprintf("%-16s %s", key, text), s.width)) }
+	for _, c := range s.columns {
+		if c.Key != "" {
+			add(c.Key, "sort by "+c.Title+"; again: the other way round")
+		}
+	}
+	add("/", "show only names with the text that you type; enter ends typing, esc shows all")
+	add("space", "pause, and go on")
+	add("enter", "show details of the row")
+	add("up down, k j", "choose a row")
+	add("pgup pgdown", "choose a row of another page")
+	add("home end, g G", "choose the first or the last row")
+	add("esc", "back")
+	add("q, ctrl+c", "end")
+	add("ctrl+z", "stop until the shell continues it")
+	return lines
 }
 
 // headText returns the lines above the titles.
@@ -89,6 +113,9 @@ func (s topScreen) state() string {
 	text := fmt.Sprintf("%s, %.3f s", seconds(s.shown.Time), s.shown.Window.Seconds())
 	if s.paused {
 		text += "; paused, space goes on"
+	}
+	if s.over {
+		text += "; all that was sampled has ended"
 	}
 	switch {
 	case s.typing:
@@ -160,13 +187,21 @@ func (s topScreen) line(r top.Row) string {
 // join joins the columns that fit the width.
 func (s topScreen) join(text func(i int) string) string {
 	var fields []string
+	room := s.width
 	for i, c := range s.columns {
 		if s.width < c.From {
 			continue
 		}
+		width := c.Width
+		if width == 0 {
+			width = max(1, room)
+		}
 		field := text(i)
-		if c.Width > 0 && utf8.RuneCountInString(field) > c.Width {
-			field = cut(field, c.Width)
+		switch {
+		case c.Kind == top.Word:
+			field = cutMiddle(field, width)
+		case utf8.RuneCountInString(field) > width:
+			field = cut(field, width)
 		}
 		switch {
 		case alignmentOf(c) == 'r':
@@ -175,9 +210,13 @@ func (s topScreen) join(text func(i int) string) string {
 			field = fmt.Sprintf("%-*s", c.Width, field)
 		}
 		fields = append(fields, field)
+		room -= width + len(columnGap)
 	}
-	return cut(strings.Join(fields, "  "), s.width)
+	return cut(strings.Join(fields, columnGap), s.width)
 }
+
+// columnGap separates columns.
+const columnGap = "  "
 
 // style draws a line as wide as the terminal.
 func (s topScreen) style(style, line string) string {
@@ -191,4 +230,14 @@ func cut(line string, width int) string {
 		return line
 	}
 	return string([]rune(line)[:width-1]) + "…"
+}
+
+// cutMiddle limits a name to the width. The beginning and the end stay.
+func cutMiddle(name string, width int) string {
+	letters := []rune(strings.ReplaceAll(name, "\t", " "))
+	if len(letters) <= width {
+		return string(letters)
+	}
+	tail := width / 2
+	return string(letters[:width-1-tail]) + "…" + string(letters[len(letters)-tail:])
 }

@@ -1,5 +1,12 @@
 package profile
 
+import "strings"
+
+// RemoveDummies removes the events that have no samples by their nature: they only make the kernel write records.
+func (p *Profile) RemoveDummies() {
+	p.RemoveEvents(func(e *Event) bool { return strings.HasPrefix(e.Name, "dummy:") })
+}
+
 // RemoveEvents removes the events that unwanted selects and that have no samples.
 func (p *Profile) RemoveEvents(unwanted func(*Event) bool) {
 	numbers := make([]int, len(p.Events)) // of the events that stay

@@ -55,7 +55,7 @@ func TestTasks(t *testing.T) {
 	id := uint64(cmd.Process.Pid)
 	next := func() *Reading {
 		t.Helper()
-		r, err := tasks.Next()
+		r, err := tasks.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestPrograms(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r, err := programs.Next()
+		r, err := programs.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func TestProgramsComeAndGo(t *testing.T) {
 	}()
 	next := func() *Reading {
 		t.Helper()
-		r, err := programs.Next()
+		r, err := programs.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

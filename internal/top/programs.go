@@ -2,6 +2,7 @@ package top
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -216,7 +217,7 @@ func programColumns(e events) []Column {
 }
 
 // Next returns what the programs did since the last call.
-func (p *Programs) Next() (*Reading, error) {
+func (p *Programs) Next(context.Context) (*Reading, error) {
 	observation, err := p.observer.Next()
 	if err != nil {
 		return nil, err

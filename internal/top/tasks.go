@@ -1,6 +1,7 @@
 package top
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -108,7 +109,7 @@ func (t *Tasks) read() (before map[uint64]process.Sum, err error) {
 }
 
 // Next returns what the processes or cgroups did since the last call. It forgets those that are gone and did nothing since.
-func (t *Tasks) Next() (*Reading, error) {
+func (t *Tasks) Next(context.Context) (*Reading, error) {
 	last, since := t.last, t.at
 	before, err := t.read()
 	if err != nil {

@@ -1,9 +1,10 @@
-// Package top observes what uses the CPUs, interval by interval: BPF programs, processes or cgroups, optionally with events. A source
-// returns a reading for each interval, with a row for each program, process or cgroup. The caller draws them.
+// Package top observes what uses the CPUs, interval by interval: BPF programs, processes or cgroups, optionally with events, or the
+// functions that events are sampled in. A source returns a reading for each interval, with a row for each of them. The caller draws them.
 package top
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"syscall"
@@ -28,6 +29,7 @@ const (
 	Amount Kind = iota
 	Number
 	Word
+	Trend // drawn, for screens only, and not sorted by
 )
 
 // Cell is the cell of a row in a column.
@@ -36,10 +38,10 @@ type Cell struct {
 	Value float64 // value of an Amount or a Number, for sorting
 }
 
-// Row is a BPF program, a process or a cgroup.
+// Row is a BPF program, a process, a cgroup or a function.
 type Row struct {
 	ID    uint64
-	Name  string
+	Name  string // what a filter searches
 	Cells []Cell // by column
 }
 
@@ -52,13 +54,14 @@ type Reading struct {
 	Cost   string // one line on the cost of the observation
 }
 
-// Source observes programs, processes or cgroups.
+// Source observes programs, processes, cgroups or functions.
 type Source interface {
 	// Subject returns the plural name of what is observed.
 	Subject() string
 	Columns() []Column
-	// Next returns what happened since the last Next, or since the source was opened.
-	Next() (*Reading, error)
+	// Next returns what happened since the last Next, or since the source was opened. It returns an error when the context is done, and io.EOF
+	// when everything that is observed has ended.
+	Next(context.Context) (*Reading, error)
 	Close() error
 }
 

@@ -22,9 +22,9 @@ type Package struct {
 var layers = [][]string{
 	{"cmd/bperf", "test"},
 	{"internal/cli"},
-	{"internal/serve"},
+	{"internal/serve", "internal/top"},
 	{"internal/sample"},
-	{"internal/stat", "internal/top", "internal/annotate", "internal/record", "internal/report", "internal/script"},
+	{"internal/stat", "internal/annotate", "internal/record", "internal/report", "internal/script"},
 	{"internal/replay"},
 	{"internal/profile", "internal/tracedata", "internal/userprog", "internal/session"},
 	{"internal/count", "internal/filter", "internal/metric", "internal/offcpu", "internal/userstack"},

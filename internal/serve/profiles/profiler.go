@@ -286,7 +286,7 @@ func (p *Profiler) session(ctx context.Context, rate Rate) (windows int, err err
 			return nil
 		}
 		windows++
-		removeDummies(all)
+		all.RemoveDummies()
 		p.add(newWindow(all, known))
 		known.turn()
 		if lost += all.Losses.Records; lost > mostLost && windows >= leastWindows {
@@ -302,11 +302,6 @@ func (p *Profiler) session(ctx context.Context, rate Rate) (windows int, err err
 	}
 	_, err = sample.Run(cfg)
 	return windows, err
-}
-
-// removeDummies removes the events that have no samples by their nature: they only make the kernel write records.
-func removeDummies(p *profile.Profile) {
-	p.RemoveEvents(func(e *profile.Event) bool { return strings.HasPrefix(e.Name, "dummy:") })
 }
 
 // newWindow splits a profile into the parts of containers.

@@ -205,7 +205,7 @@ func (p *Pull) take(ctx context.Context, asked request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	removeDummies(result.Profile)
+	result.Profile.RemoveDummies()
 	var out bytes.Buffer
 	if err := report.WritePprof(&out, selected(result.Profile, asked.filter, known), &report.Options{}); err != nil {
 		return nil, err

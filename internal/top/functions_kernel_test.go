@@ -1,0 +1,174 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bperf/bperf/internal/record"
+	"github.com/bperf/bperf/internal/session"
+	"github.com/bperf/bperf/internal/target"
+	"github.com/bperf/bperf/test/program"
+	"github.com/bperf/bperf/test/require"
+	"github.com/bperf/bperf/test/split"
+)
+
+func TestMain(m *testing.M) {
+	split.Main()
+	os.Exit(m.Run())
+}
+
+func openFunctions(t *testing.T, who target.Spec, withCallers bool) *Functions {
+	t.Helper()
+	f, err := OpenFunctions(FunctionsConfig{Every: 200 * time.Millisecond, Callers: withCallers, Record: record.Config{
+		Spec: session.Spec{Target: who}, Events: list(t, "cpu-clock"), Frequency: 999, Overrides: true, Inherit: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// TestFunctions samples three programs that measure for themselves how much of their CPU time they spend in each of two functions: of C, of Go
+// and of BPF.
+func TestFunctions(t *testing.T) {
+	require.Root(t)
+	loads, err := split.Loads(t.TempDir(), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := openFunctions(t, target.Spec{System: true}, true)
+	next := func() *Reading {
+		t.Helper()
+		r, err := f.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	next() // it samples
+	var running sync.WaitGroup
+	for _, l := range loads {
+		running.Go(func() {
+			cmd := exec.CommandContext(t.Context(), l.Command()[0], l.Command()[1:]...)
+			cmd.WaitDelay = time.Second
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %s", l.Name, err, out)
+			}
+		})
+	}
+	running.Wait()
+	ended := time.Now()
+	r := next()
+	for !r.Time.Add(-r.Window).After(ended) {
+		r = next()
+	}
+	for _, l := range loads {
+		one, three := functionOf(t, f, l.Name, l.One), functionOf(t, f, l.Name, l.Three)
+		want, err := l.Share()
+		if err != nil {
+			t.Error(err)
+		}
+		got := part(three.value, one.value+three.value)
+		// five standard deviations of the number of samples, and the time between the functions
+		tolerance := 5*math.Sqrt(want*(1-want)/float64(one.samples+three.samples)) + 0.03
+		if !(math.Abs(got-want) <= tolerance) || three.value <= one.value {
+			t.Errorf("%s: %.2f %% of the samples are in %s, and %.2f ± %.2f %% of the time", l.Name, 100*got, l.Three, 100*want, 100*tolerance)
+		}
+	}
+	checkCallers(t, f, r)
+}
+
+// ownName returns the name of the file of this program, which is the Go load.
+func ownName(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Base(path)
+}
+
+// functionOf returns the samples since the start of a load's function. Name is what the name of the function ends with.
+func functionOf(t *testing.T, f *Functions, load, name string) (sum sampleSum) {
+	t.Helper()
+	object := map[string]string{"C": "split", "Go": ownName(t), "BPF": "bpf_prog "}[load]
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, known := range f.sums.functions {
+		if strings.HasPrefix(known.object, object) && known.name == strings.TrimPrefix(name, "_") {
+			sum.add(known.events[0].total)
+		}
+	}
+	if sum.samples == 0 {
+		t.Errorf("%s: no samples in %s", load, name)
+	}
+	return sum
+}
+
+// checkCallers looks for the row of a function of the Go load, and for its callers down to TestMain.
+func checkCallers(t *testing.T, f *Functions, r *Reading) {
+	t.Helper()
+	for _, row := range r.Rows {
+		if !strings.HasSuffix(row.Name, "split.threeParts") {
+			continue
+		}
+		text, err := f.Examine(row.ID)
+		in := "  " + ownName(t) + "\n"
+		if err != nil || !strings.Contains(text, "internal/top.TestMain"+in) || !strings.Contains(text, "runtime.main"+in) {
+			t.Errorf("callers of %s: %v: %s", row.Name, err, text)
+		}
+		return
+	}
+	t.Errorf("there is no row of the Go load, which took more than a hundredth of the time since the start: %v", texts(r.Rows))
+}
+
+// TestFunctionsEnd samples a process that ends, and one that does not before the context is done.
+func TestFunctionsEnd(t *testing.T) {
+	require.Root(t)
+	cmd := exec.CommandContext(t.Context(), program.Program{Body: program.GetPPID, Times: 1000, Wait: true}.Write(t))
+	cmd.WaitDelay = time.Second
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f := openFunctions(t, target.Spec{PIDs: []int{cmd.Process.Pid}}, false)
+	if r, err := f.Next(t.Context()); err != nil || r.Window <= 0 || !strings.Contains(r.Total, " samples of cpu-clock, 0 lost") {
+		t.Errorf("while it waits: %+v, %v", r, err)
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	for err == nil {
+		_, err = f.Next(done)
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the context is done: %v", err)
+	}
+	if _, err := io.WriteString(in, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for err = nil; err == nil; {
+		_, err = f.Next(t.Context())
+	}
+	if err != io.EOF {
+		t.Errorf("the process has ended: %v", err)
+	}
+}
