@@ -243,8 +243,8 @@ func TestTopEndKeys(t *testing.T) {
 		{"<enter>", "q", tea.QuitMsg{}},
 		{"", "<ctrl+c>", tea.QuitMsg{}},
 		{"/", "<ctrl+c>", tea.QuitMsg{}},
-		{"", "<ctrl+z>", topSuspend{}},
-		{"/", "<ctrl+z>", topSuspend{}},
+		{"", "<ctrl+z>", screenSuspend{}},
+		{"/", "<ctrl+z>", screenSuspend{}},
 		{"/", "q", nil},
 	} {
 		_, cmd := press(topScreenOf(80, 24), tt.before).Update(typed(tt.key)[0])

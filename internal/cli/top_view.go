@@ -12,13 +12,6 @@ import (
 	"github.com/bperf/bperf/internal/top"
 )
 
-// These are styles of ECMA-48.
-const (
-	bold    = "\x1b[1m"
-	reverse = "\x1b[7m"
-	plain   = "\x1b[m"
-)
-
 // These are the numbers of lines without rows. At the top: total, cost, state and titles. At the bottom: two lines of keys.
 const (
 	headLines = 4
@@ -182,13 +175,4 @@ func (s topScreen) join(text func(i int) string) string {
 // style draws a line as wide as the terminal.
 func (s topScreen) style(style, line string) string {
 	return style + line + strings.Repeat(" ", max(0, s.width-utf8.RuneCountInString(line))) + plain
-}
-
-// cut limits a line to the width.
-func cut(line string, width int) string {
-	line = strings.ReplaceAll(line, "\t", " ")
-	if utf8.RuneCountInString(line) <= width {
-		return line
-	}
-	return string([]rune(line)[:width-1]) + "…"
 }
