@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/clipperhouse/displaywidth"
 )
 
 // These are styles of ECMA-48.
@@ -34,8 +35,8 @@ type screenSuspend struct{}
 // framesPerSecond limits the screen updates, because each frame costs a little even without a change.
 const framesPerSecond = 20
 
-// showScreen shows a screen until a key, the context or an error ends it. messages are sent to the screen; nil if there are none. The terminal
-// is restored afterwards, and while the process is stopped.
+// showScreen shows a screen until a key, the context or an error ends it. messages are sent to the screen; nil if there are none. The
+// terminal is restored afterwards, and while the process is stopped.
 //
 // Each suspension ends one tea.Program and begins another one. A program that releases the terminal and restores it (v2.0.10, v2.1.1) may
 // never draw again: the goroutine that drew before stops the ticker of the one that draws afterwards, if it runs late.
@@ -128,4 +129,36 @@ func cut(line string, width int) string {
 		return line
 	}
 	return string([]rune(line)[:width-1]) + "…"
+}
+
+// cutMiddle limits a name to the width by leaving out its middle: names often differ at their ends.
+func cutMiddle(name string, width int) string {
+	if displaywidth.String(name) <= width {
+		return name
+	}
+	letters := []rune(name)
+	head, tail := 0, len(letters)
+	for left, atHead := width-1, true; head < tail; atHead = !atHead { // the first letter at the head, the last one at the tail, …
+		next := letters[head]
+		if !atHead {
+			next = letters[tail-1]
+		}
+		if left -= displaywidth.Rune(next); left < 0 {
+			break
+		}
+		if atHead {
+			head++
+		} else {
+			tail--
+		}
+	}
+	if width < 1 {
+		return ""
+	}
+	return string(letters[:head]) + "…" + string(letters[tail:])
+}
+
+// padded appends blanks to a text up to the width.
+func padded(text string, width int) string {
+	return text + strings.Repeat(" ", max(0, width-displaywidth.String(text)))
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -118,7 +117,7 @@ func runTop(cmd *cobra.Command, o topOptions, args []string) error {
 	ctx, stop := untilEnd(cmd.Context(), cmd.OutOrStdout())
 	defer stop()
 	order := top.Order{Column: column}
-	if o.count == 0 && onTerminal(os.Stdin) && onTerminal(cmd.OutOrStdout()) && os.Getenv("TERM") != "dumb" {
+	if o.count == 0 && onScreen(cmd.OutOrStdout()) {
 		return showTop(ctx, topScreen{columns: source.Columns(), examine: examine, order: order}, source, o.interval())
 	}
 	return ended(printTop(ctx, cmd.OutOrStdout(), source, order, o.interval(), o.count))
