@@ -117,7 +117,7 @@ func (a *annotateFlags) run(cmd *cobra.Command) error {
 	if a.dump {
 		return a.writeRecords(cmd)
 	}
-	report, err := a.report(cmd)
+	report, err := a.report(cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -161,9 +161,10 @@ func (a *annotateFlags) writeRecords(cmd *cobra.Command) error {
 	return writeOutput(cmd, a.output, func(w io.Writer) error { return a.writeDump(cmd, w, reader) })
 }
 
-func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
-	a.fetch(cmd.ErrOrStderr())
-	reader, err := a.open(cmd.InOrStdin())
+// report annotates the recording. notes gets what is missing, and progress if it is a terminal.
+func (a *annotateFlags) report(stdin io.Reader, notes io.Writer) (*annotate.Report, error) {
+	a.fetch(notes)
+	reader, err := a.open(stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +182,7 @@ func (a *annotateFlags) report(cmd *cobra.Command) (*annotate.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	printLosses(cmd.ErrOrStderr(), r.Stats())
+	printLosses(notes, r.Stats())
 	return samples.Report(reader, &a.options)
 }
 

@@ -14,7 +14,7 @@ func TestCompleteOpposites(t *testing.T) {
 		{"report --no-", "--no-children\tturn off --children\n", "--no-help"},
 		{"report --no-inv", "--no-inverted\tturn off --inverted\n", "children"},
 		{"report --no-children --no-inv", "--no-inverted\t", "children"},
-		{"report --no-stdio", "", "stdio"}, // hidden
+		{"annotate --no-stdio", "", "stdio"}, // hidden
 		{"record --no-buil", "--no-buildid\tdo not", "no-no-buildid"},
 		{"stat -a --no", "--no-all-cpus\tturn off --all-cpus\n", "--no-event"},
 		{"report --inv", "--inverted\t", "--no-inverted"},

@@ -91,12 +91,10 @@ var samplesPerfOptions = []perfOption{
 	{name: "verbose", letter: "v", does: ignores, why: noDebugging},
 }
 
-// screenPerfOptions are for report and annotate, for which perf has a screen.
+// screenPerfOptions are for report and annotate, for which perf has a screen and windows.
 var screenPerfOptions = []perfOption{
-	{name: "stdio", does: ignores, why: noScreen},
-	{name: "stdio-color", does: ignores, takes: needsValue, why: noScreen},
-	{name: "tui", does: ignores, why: noScreen},
-	{name: "gtk", does: refuses, why: noScreen},
+	{name: "stdio-color", does: ignores, takes: needsValue, why: "bperf's text has no colours"},
+	{name: "gtk", does: refuses, why: "bperf opens no windows"},
 	{name: "modules", letter: "m", does: ignores, why: noModules},
 	{name: "ignore-vmlinux", does: ignores, why: "bperf reads no kernel image unless --vmlinux names one"},
 	{name: "objdump", does: ignores, takes: needsValue, why: noPrograms},
@@ -152,6 +150,8 @@ var scriptPerfOptions = []perfOption{
 }
 
 var annotatePerfOptions = []perfOption{
+	{name: "stdio", does: ignores, why: noScreen},
+	{name: "tui", does: ignores, why: noScreen},
 	{name: "data-type", does: refuses, takes: optionalValue, why: noDataTypes},
 	{name: "type-stat", does: refuses, why: noDataTypes},
 	{name: "code-with-type", does: refuses, why: noDataTypes},

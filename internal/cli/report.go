@@ -28,7 +28,8 @@ func newReportCommand() *cobra.Command {
 		Use:   "report [flags] [FILE|SYMBOL]",
 		Short: "Show where the samples of a recording were taken",
 		Long: `report reads a recording of bperf record or perf record and shows in which functions the samples were taken and what called
-these functions, as perf report --stdio does. With --format it writes files for other tools.
+these functions. On a terminal it is a screen to walk through, whose keys ? shows: open call trees, search, annotate functions, show only a
+thread or a file. Otherwise, and with --stdio, it prints a table as perf report --stdio does. With --format it writes files for other tools.
 
 An argument is the recording or, if it is no name of one, selects the functions with this text in their names.` + debuginfodHelp,
 		Example: `  bperf report
@@ -69,6 +70,7 @@ type reportFlags struct {
 	tasks, mmaps         bool
 	threads, totalCycles bool
 	branchStack          bool
+	stdio, tui           bool
 
 	report.Options
 }
@@ -133,6 +135,8 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.StringVar(&f.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(reportFormats), ", "))
 	perfHasNo(flags, "format")
+	flags.BoolVar(&f.stdio, "stdio", false, "print the table even on a terminal")
+	flags.BoolVar(&f.tui, "tui", false, "show the table as a screen to walk through, if this is a terminal (default there)")
 	flags.StringVarP(&f.output, "output", "o", "", "write to `FILE`, in the format of its ending: "+strings.Join(endings(reportFormats), ", "))
 	flags.StringVar(&f.base, "diff", "", "show what has changed since `FILE`: a recording, or the output of --format pprof")
 	flags.StringSliceVarP(&f.sort, "sort", "s", nil, "print a row for each value of `KEYS`, or with a plus sign also for each of more keys: "+strings.Join(report.Keys(), ", "))
@@ -388,14 +392,17 @@ func (f *reportFlags) writeSamples(cmd *cobra.Command, format reportFormat, reco
 	if err != nil {
 		return badOption(err)
 	}
-	f.input.trace, f.input.rawTrace = options.Trace(), f.RawTrace
 	f.input.noStacks = format.rows && !options.NeedsStacks()
-	f.input.branches, f.input.weights = options.Branches && !f.stats, options.Memory
 	counts := newThreadCounts(recording.EventByID)
 	if f.threads {
 		f.input.records = counts.add
 	}
-	p, stats, err := f.input.read(recording, keys|format.keys)
+	keys |= format.keys
+	browses := f.browses(cmd, format)
+	if browses {
+		keys |= browseKeys
+	}
+	p, stats, err := f.profile(recording, options, keys)
 	if err != nil {
 		return err
 	}
@@ -410,12 +417,17 @@ func (f *reportFlags) writeSamples(cmd *cobra.Command, format reportFormat, reco
 	}
 	var base *profile.Profile
 	if f.base != "" {
-		if base, err = f.input.readFile(cmd, f.base, keys|format.keys); err != nil {
+		if base, err = f.input.readFile(cmd, f.base, keys); err != nil {
 			return err
 		}
 		options.CutCallees(base)
 	}
 	options.CutCallees(p)
+	if browses {
+		if shown, err := f.browse(cmd, p, options); shown || err != nil {
+			return err
+		}
+	}
 	return f.write(cmd, func(w io.Writer) error {
 		if format.name == "table" && base == nil {
 			if err := f.writeHeader(cmd, w, recording); err != nil {

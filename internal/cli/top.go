@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -119,7 +118,7 @@ func (o *topOptions) check(given func(string) bool, args []string) error {
 func (o *topOptions) interval() time.Duration { return time.Duration(o.delay * float64(time.Second)) }
 
 func (o *topOptions) run(cmd *cobra.Command, args []string) error {
-	screen := o.count == 0 && !o.stdio && onTerminal(os.Stdin) && onTerminal(cmd.OutOrStdout()) && os.Getenv("TERM") != "dumb"
+	screen := o.count == 0 && !o.stdio && onScreen(cmd.OutOrStdout())
 	source, examine, err := o.open(cmd, args, screen)
 	if err != nil {
 		return err

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 	"unicode"
 
@@ -60,7 +57,6 @@ type (
 		text string
 		err  error
 	}
-	topSuspend struct{} // the user wants to suspend bperf
 )
 
 // Init reads the details that a suspension kept from being read.
@@ -104,7 +100,7 @@ func (s topScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if s.drill != nil && s.drill.id == msg.id {
 			s.drill = &topDrill{id: msg.id, lines: examinedLines(msg), first: s.drill.first}
 		}
-	case topSuspend:
+	case screenSuspend:
 		if canStop() {
 			s.suspended = true
 			return s, tea.Quit
@@ -132,7 +128,7 @@ func (s topScreen) press(key tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	case "ctrl+c":
 		return s, tea.Quit
 	case "ctrl+z":
-		return s, func() tea.Msg { return topSuspend{} }
+		return s, func() tea.Msg { return screenSuspend{} }
 	}
 	switch {
 	case s.typing:
@@ -209,25 +205,6 @@ func (s topScreen) pressDrilled(key string) topScreen {
 	return s
 }
 
-// moved returns the row that key moves the cursor to. page is the number of visible rows.
-func moved(key string, row, page, rows int) int {
-	switch key {
-	case "up", "k":
-		row--
-	case "down", "j":
-		row++
-	case "pgup":
-		row -= page
-	case "pgdown":
-		row += page
-	case "home", "g":
-		row = 0
-	case "end", "G":
-		row = rows - 1
-	}
-	return max(0, min(row, rows-1))
-}
-
 // rows returns the rows that match the filter, in order.
 func (s topScreen) rows() []top.Row {
 	if s.shown == nil {
@@ -296,42 +273,31 @@ func distributionsText(runs []top.Distribution) string {
 	return strings.TrimPrefix(b.String(), "\n") + "\n"
 }
 
-// framesPerSecond limits the screen updates, because each frame costs a little even without a change.
-const framesPerSecond = 20
-
-// showTop shows a screen until a key, the context or an error ends it. The terminal is restored afterwards, and while the process is stopped.
-//
-// Each suspension ends one tea.Program and begins another one. A program that releases the terminal and restores it (v2.0.10, v2.1.1) may
-// never draw again: the goroutine that drew before stops the ticker of the one that draws afterwards, if it runs late.
+// showTop shows a screen, and a reading in it at the end of each interval.
 func showTop(ctx context.Context, s topScreen, source top.Source, interval time.Duration) error {
-	stops := make(chan os.Signal, 1)
-	signal.Notify(stops, syscall.SIGTSTP)
-	defer signal.Stop(stops)
-	readings := make(chan topRead)
+	readings := make(chan tea.Msg)
 	reading, cancel := context.WithCancel(ctx)
 	var reader sync.WaitGroup
 	reader.Go(func() { readTop(reading, source, interval, readings) })
 	defer reader.Wait()
 	defer cancel()
-	for ctx.Err() == nil {
-		var err error
-		if s, err = s.show(ctx, readings, stops); ctx.Err() != nil { // the terminal may be gone
-			break
-		}
-		if err = errors.Join(err, s.err); err != nil || !s.suspended {
-			return err
-		}
-		s.suspended = false
-		stopProcess()
+	return showScreen(ctx, s, readings)
+}
+
+// ended implements screen.
+func (s topScreen) ended() (again screen, err error) {
+	if !s.suspended {
+		return nil, s.err
 	}
-	return nil
+	s.suspended = false
+	return s, s.err
 }
 
 // firstInterval limits the first interval, so that the screen is not empty for long.
 const firstInterval = time.Second
 
 // readTop sends a reading at the end of each interval, until the context is done.
-func readTop(ctx context.Context, source top.Source, interval time.Duration, readings chan<- topRead) {
+func readTop(ctx context.Context, source top.Source, interval time.Duration, readings chan<- tea.Msg) {
 	for wait := min(interval, firstInterval); ; wait = interval {
 		select {
 		case <-time.After(wait):
@@ -347,49 +313,5 @@ func readTop(ctx context.Context, source top.Source, interval time.Duration, rea
 		if err != nil {
 			return
 		}
-	}
-}
-
-// show shows the screen until it ends or is suspended, and returns its last state.
-func (s topScreen) show(ctx context.Context, readings <-chan topRead, stops <-chan os.Signal) (topScreen, error) {
-	p := tea.NewProgram(s, tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
-	showing, end := context.WithCancel(ctx)
-	var sender sync.WaitGroup
-	sender.Go(func() {
-		for {
-			select {
-			case r := <-readings:
-				p.Send(r)
-			case <-stops:
-				p.Send(topSuspend{})
-			case <-showing.Done():
-				p.Quit() // does nothing after the end
-				return
-			}
-		}
-	})
-	last, err := p.Run()
-	end()
-	sender.Wait()
-	if last, ok := last.(topScreen); ok {
-		s = last
-	}
-	return s, err
-}
-
-// canStop reports whether somebody could continue this process if it stopped. Nobody can continue a session leader's process group: it has
-// no shell with job control (setpgid(2), orphaned process group).
-func canStop() bool {
-	session, _, _ := syscall.Syscall(syscall.SYS_GETSID, 0, 0, 0) // cannot fail for this process
-	return int(session) != syscall.Getpgrp()
-}
-
-// stopProcess stops the process group until it is continued. It sends SIGSTOP because Go ignores SIGTSTP for good once it was caught.
-func stopProcess() {
-	continued := make(chan os.Signal, 1)
-	signal.Notify(continued, syscall.SIGCONT)
-	defer signal.Stop(continued)
-	if syscall.Kill(0, syscall.SIGSTOP) == nil {
-		<-continued // needed if another thread was stopped first
 	}
 }

@@ -29,6 +29,7 @@ func typed(keys string) (all []tea.KeyPressMsg) {
 	special := map[string]tea.Key{"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "space": {Code: tea.KeySpace, Text: " "},
 		"backspace": {Code: tea.KeyBackspace}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "pgup": {Code: tea.KeyPgUp},
 		"pgdown": {Code: tea.KeyPgDown}, "home": {Code: tea.KeyHome}, "end": {Code: tea.KeyEnd}, "left": {Code: tea.KeyLeft},
+		"right": {Code: tea.KeyRight}, "tab": {Code: tea.KeyTab}, "shift+tab": {Code: tea.KeyTab, Mod: tea.ModShift}, "ctrl+u": {Code: 'u', Mod: tea.ModCtrl},
 		"ctrl+c": {Code: 'c', Mod: tea.ModCtrl}, "ctrl+z": {Code: 'z', Mod: tea.ModCtrl}}
 	for keys != "" {
 		if name, rest, ok := strings.Cut(strings.TrimPrefix(keys, "<"), ">"); ok && keys[0] == '<' {
@@ -278,8 +279,8 @@ func TestTopEndKeys(t *testing.T) {
 		{"<enter>", "q", tea.QuitMsg{}},
 		{"", "<ctrl+c>", tea.QuitMsg{}},
 		{"/", "<ctrl+c>", tea.QuitMsg{}},
-		{"", "<ctrl+z>", topSuspend{}},
-		{"/", "<ctrl+z>", topSuspend{}},
+		{"", "<ctrl+z>", screenSuspend{}},
+		{"/", "<ctrl+z>", screenSuspend{}},
 		{"/", "q", nil},
 	} {
 		_, cmd := press(topScreenOf(80, 24), tt.before).Update(typed(tt.key)[0])

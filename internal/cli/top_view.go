@@ -12,13 +12,6 @@ import (
 	"github.com/bperf/bperf/internal/top"
 )
 
-// These are styles of ECMA-48.
-const (
-	bold    = "\x1b[1m"
-	reverse = "\x1b[7m"
-	plain   = "\x1b[m"
-)
-
 // These are the numbers of lines without rows. At the top: total, cost, state and titles. At the bottom: two lines of keys.
 const (
 	headLines = 4
@@ -221,23 +214,4 @@ const columnGap = "  "
 // style draws a line as wide as the terminal.
 func (s topScreen) style(style, line string) string {
 	return style + line + strings.Repeat(" ", max(0, s.width-utf8.RuneCountInString(line))) + plain
-}
-
-// cut limits a line to the width.
-func cut(line string, width int) string {
-	line = strings.ReplaceAll(line, "\t", " ")
-	if utf8.RuneCountInString(line) <= width {
-		return line
-	}
-	return string([]rune(line)[:width-1]) + "…"
-}
-
-// cutMiddle limits a name to the width. The beginning and the end stay.
-func cutMiddle(name string, width int) string {
-	letters := []rune(strings.ReplaceAll(name, "\t", " "))
-	if len(letters) <= width {
-		return string(letters)
-	}
-	tail := width / 2
-	return string(letters[:width-1-tail]) + "…" + string(letters[len(letters)-tail:])
 }

@@ -18,6 +18,8 @@ type Filter struct {
 	Programs []string       // only samples with one of these BPF programs, by name or ID, on their stack
 	Caller   *regexp.Regexp // only samples with a function on their stack that matches
 	Resolved bool           // only samples in known functions; no percentage relates to the others
+
+	zooms []Zoom // of a Walk
 }
 
 // of returns a function that reports whether a sample of a profile passes the filter.
@@ -44,7 +46,7 @@ func (f *Filter) of(p *profile.Profile) func(*profile.Sample) bool {
 		if len(f.Symbols) > 0 && leaf.Function == 0 || !selects(f.Symbols, function) || !strings.Contains(function, f.Part) {
 			return false
 		}
-		if !called(s.Stack) {
+		if !called(s.Stack) || slices.ContainsFunc(f.zooms, func(z Zoom) bool { return !z.passes(p, s) }) {
 			return false
 		}
 		if len(f.Programs) == 0 || isProgram(s.Leaf) || isProgram(s.Source) {

@@ -49,9 +49,11 @@ func (t *textPrinter) printCalls(table *table, r *row) {
 	}
 }
 
-// value returns the text of a branch's value.
-func (c *callPrinter) value(s sum, whole uint64) string {
-	switch c.o.CallGraph.Value {
+func (c *callPrinter) value(s sum, whole uint64) string { return callValue(c.o, s, whole) }
+
+// callValue returns the text of a branch's value.
+func callValue(o *Options, s sum, whole uint64) string {
+	switch o.CallGraph.Value {
 	case Period:
 		return strconv.FormatUint(s.value, 10)
 	case Count:

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/clipperhouse/displaywidth"
+)
+
+// These are styles of ECMA-48.
+const (
+	bold    = "\x1b[1m"
+	reverse = "\x1b[7m"
+	plain   = "\x1b[m"
+)
+
+// screen is what showScreen shows: an interactive top, or a report.
+type screen interface {
+	tea.Model
+
+	// ended is called when the model has quit. It returns the screen to show again if the user has suspended bperf, otherwise nil.
+	ended() (again screen, err error)
+}
+
+// screenSuspend is the message that the user wants to suspend bperf. A model that can be suspended then quits.
+type screenSuspend struct{}
+
+// framesPerSecond limits the screen updates, because each frame costs a little even without a change.
+const framesPerSecond = 20
+
+// showScreen shows a screen until a key, the context or an error ends it. messages are sent to the screen; nil if there are none. The
+// terminal is restored afterwards, and while the process is stopped.
+//
+// Each suspension ends one tea.Program and begins another one. A program that releases the terminal and restores it (v2.0.10, v2.1.1) may
+// never draw again: the goroutine that drew before stops the ticker of the one that draws afterwards, if it runs late.
+func showScreen(ctx context.Context, s screen, messages <-chan tea.Msg) error {
+	stops := make(chan os.Signal, 1)
+	signal.Notify(stops, syscall.SIGTSTP)
+	defer signal.Stop(stops)
+	for ctx.Err() == nil {
+		last, err := runScreen(ctx, s, messages, stops)
+		if ctx.Err() != nil { // the terminal may be gone
+			break
+		}
+		again, failed := last.ended()
+		if err = errors.Join(err, failed); err != nil || again == nil {
+			return err
+		}
+		s = again
+		stopProcess()
+	}
+	return nil
+}
+
+// runScreen shows a screen until it ends or is suspended, and returns its last state.
+func runScreen(ctx context.Context, s screen, messages <-chan tea.Msg, stops <-chan os.Signal) (screen, error) {
+	p := tea.NewProgram(s, tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
+	showing, end := context.WithCancel(ctx)
+	var sender sync.WaitGroup
+	sender.Go(func() {
+		for {
+			select {
+			case m := <-messages:
+				p.Send(m)
+			case <-stops:
+				p.Send(screenSuspend{})
+			case <-showing.Done():
+				p.Quit() // does nothing after the end
+				return
+			}
+		}
+	})
+	last, err := p.Run()
+	end()
+	sender.Wait()
+	if last, ok := last.(screen); ok {
+		s = last
+	}
+	return s, err
+}
+
+// canStop reports whether somebody could continue this process if it stopped. Nobody can continue a session leader's process group: it has
+// no shell with job control (setpgid(2), orphaned process group).
+func canStop() bool {
+	session, _, _ := syscall.Syscall(syscall.SYS_GETSID, 0, 0, 0) // cannot fail for this process
+	return int(session) != syscall.Getpgrp()
+}
+
+// stopProcess stops the process group until it is continued. It sends SIGSTOP because Go ignores SIGTSTP for good once it was caught.
+func stopProcess() {
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
+	if syscall.Kill(0, syscall.SIGSTOP) == nil {
+		<-continued // needed if another thread was stopped first
+	}
+}
+
+// moved returns the row that key moves the cursor to. page is the number of visible rows.
+func moved(key string, row, page, rows int) int {
+	switch key {
+	case "up", "k":
+		row--
+	case "down", "j":
+		row++
+	case "pgup":
+		row -= page
+	case "pgdown":
+		row += page
+	case "home", "g":
+		row = 0
+	case "end", "G":
+		row = rows - 1
+	}
+	return max(0, min(row, rows-1))
+}
+
+// cut limits a line to the width.
+func cut(line string, width int) string {
+	line = strings.ReplaceAll(line, "\t", " ")
+	if utf8.RuneCountInString(line) <= width {
+		return line
+	}
+	return string([]rune(line)[:width-1]) + "…"
+}
+
+// cutMiddle limits a name to the width by leaving out its middle: names often differ at their ends.
+func cutMiddle(name string, width int) string {
+	if displaywidth.String(name) <= width {
+		return name
+	}
+	letters := []rune(name)
+	head, tail := 0, len(letters)
+	for left, atHead := width-1, true; head < tail; atHead = !atHead { // the first letter at the head, the last one at the tail, …
+		next := letters[head]
+		if !atHead {
+			next = letters[tail-1]
+		}
+		if left -= displaywidth.Rune(next); left < 0 {
+			break
+		}
+		if atHead {
+			head++
+		} else {
+			tail--
+		}
+	}
+	if width < 1 {
+		return ""
+	}
+	return string(letters[:head]) + "…" + string(letters[tail:])
+}
+
+// padded appends blanks to a text up to the width.
+func padded(text string, width int) string {
+	return text + strings.Repeat(" ", max(0, width-displaywidth.String(text)))
+}
