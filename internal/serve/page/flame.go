@@ -60,7 +60,7 @@ func (p *Page) FlameGraph(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src "+source(report.PageScript())+
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src "+source(report.PageStyle())+"; script-src "+source(report.PageScript())+
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	_, _ = w.Write(b.Bytes()) // the client is gone if it fails
 }
