@@ -27,7 +27,7 @@ var ownStyle string
 //go:embed browse.js
 var script string
 
-// MaxSamples is the limit of samples with different keys in memory (profile.Profile.SetLimit): less than 100 MB of them.
+// MaxSamples is the limit of samples with different keys in memory (profile.Profile.SetLimit).
 const MaxSamples = 1_000_000
 
 // Keys are the keys of a profile to browse. Without Time there is no selection of time, without TID none of threads.
