@@ -194,6 +194,34 @@ func (c *collector) hits(l *replay.Location) *hits {
 	return h
 }
 
+// Code annotates functions whose samples the caller has, one at a time.
+type Code struct {
+	reader   *perfdata.Reader
+	programs []*linear.Program
+	options  *Options
+}
+
+// NewCode returns the code of a recording that r has read to its end. The reader stays open while it is used.
+func NewCode(r *replay.Replay, reader *perfdata.Reader, o *Options) *Code {
+	return &Code{reader, r.Programs(), o}
+}
+
+// Function annotates a function. at has the samples by address, those of one event; the event's sum is 100 percent of the function.
+func (c *Code) Function(dso *replay.DSO, symbol replay.Symbol, event Event, at map[uint64]Value) (*Function, error) {
+	sources, err := newSources(c.reader, c.programs, c.options)
+	if err != nil {
+		return nil, err
+	}
+	defer sources.close()
+	h := &hits{dso: dso, symbol: symbol, values: make([]Value, 1), at: make(map[uint64][]Value, len(at))}
+	for addr, v := range at {
+		h.at[addr] = []Value{v}
+		add(h.values, h.at[addr])
+	}
+	setPercents(h.values, []Value{{Value: event.Value}})
+	return sources.function(h), nil
+}
+
 // Report annotates the wanted functions. An error means that the recording cannot be annotated at all. What a single function lacks is in
 // its fields Missing and NoSource.
 func (s *Samples) Report(reader *perfdata.Reader, o *Options) (*Report, error) {

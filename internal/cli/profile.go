@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bperf/bperf/internal/browse"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
@@ -53,6 +54,7 @@ Without a target it profiles the command and its children; without a command, th
   bperf profile -F 99 -p 1234 --format html -o profile.html
   bperf profile --by comm,cpu -a sleep 5
   bperf profile -e page-faults -c 1 --format tree -- make
+  bperf profile -a --timeout 10000 --http
   bperf profile --wall -p 1234 --format html -o profile.html`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
@@ -76,6 +78,7 @@ Without a target it profiles the command and its children; without a command, th
 	f.StringSliceVar(&o.by, "by", []string{"comm", "stack"}, "count samples separately for each value of `KEYS`: "+strings.Join(sample.KeyNames(), ", "))
 	f.StringVar(&o.report.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(o.formats()), ", "))
 	f.StringVarP(&o.report.output, "output", "o", "", "write to `FILE`, in the format of its ending, such as .html; with -I and the format pprof to a directory")
+	addHTTP(f, &o.report.http)
 	addSeconds(f, &o.every, "interval", "I", 0, "print a profile of each interval, with --format json as a line, with pprof as a file")
 	f.StringVar(&o.report.base, "diff", "", "show what has changed since `FILE`: a recording, or the output of --format pprof")
 	f.StringVar(&o.report.Event, "show", "", "show only `EVENT`, or the map of this name, in formats with room for one")
@@ -115,6 +118,12 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	format, err := o.report.chosen(cmd, o.formats())
 	if err != nil {
 		return err
+	}
+	if err := o.report.checkHTTP(given); err != nil {
+		return err
+	}
+	if o.report.http != "" {
+		format.keys, format.one = browse.Keys, false
 	}
 	if err := o.prepareBlocked(given); err != nil {
 		return badCombination(err)
@@ -165,7 +174,7 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	if result.Profile != nil {
 		o.showMap(cmd.ErrOrStderr(), format, result.Profile, shown)
-		if err := o.report.write(cmd, func(w io.Writer) error { return format.write(w, result.Profile, base, shown) }); err != nil {
+		if err := o.show(cmd, format, result.Profile, base, shown); err != nil {
 			return err
 		}
 	}
@@ -173,6 +182,15 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	return exitAs(result.Signal, result.Command, len(args) > 0)
+}
+
+// show writes the profile, or serves it.
+func (o *profileOptions) show(cmd *cobra.Command, format reportFormat, p, base *profile.Profile, shown *report.Options) error {
+	if o.report.http != "" {
+		return o.report.serve(cmd, browse.Config{Profile: p, Name: "bperf profile", Options: shown, Base: base, BaseName: o.report.base,
+			NoCode: "Instructions are shown for recordings: use bperf record, then bperf report --http."})
+	}
+	return o.report.write(cmd, func(w io.Writer) error { return format.write(w, p, base, shown) })
 }
 
 // refuseTerms returns an error if events have terms that only recordings can follow.

@@ -61,6 +61,8 @@ func (o *profileOptions) setInterval(cmd *cobra.Command, given bool, cfg *sample
 	switch {
 	case cfg.Every < 100*time.Millisecond:
 		return badCombinationf("-I %v: the interval must be at least 0.1 s", o.every)
+	case o.report.http != "":
+		return badCombinationf("-I and --http cannot be combined")
 	case o.report.base != "":
 		return badCombinationf("-I and --diff cannot be combined")
 	case format.name == "json":

@@ -30,6 +30,7 @@ type recordingFlags struct {
 	maxStack int // frames
 	switches replay.Switches
 
+	maxSamples        int  // not a flag (replay.Options)
 	noStacks          bool // not a flag: set if the format needs no stacks (replay.Options)
 	branches, weights bool // not flags: what the report is of (replay.Options)
 
@@ -126,6 +127,7 @@ func regularFile(path string, f func(io.ReaderAt) bool) bool {
 // options returns the options for replaying a recording.
 func (f *recordingFlags) options(recording *perfdata.Reader) (o replay.Options, err error) {
 	o = f.symbolFlags.options()
+	o.MaxSamples = f.maxSamples
 	o.NoStacks, o.MaxStack, o.Branches, o.Weights = f.noStacks, f.maxStack, f.branches, f.weights
 	o.Records, o.Trace = f.records, f.trace
 	if o.Filter, err = f.filter(recording); err != nil {
@@ -222,24 +224,32 @@ func readInput(stdin io.Reader) (*perfdata.Reader, error) {
 	return perfdata.NewPipeReader(stdin)
 }
 
-// read reads a recording into a profile.
-func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*profile.Profile, replay.Stats, error) {
+// replay returns a replay that makes a profile with these keys.
+func (f *recordingFlags) replay(recording *perfdata.Reader, keep profile.Keys) (*replay.Replay, error) {
 	if err := f.checkMode(recording); err != nil {
-		return nil, replay.Stats{}, err
+		return nil, err
 	}
 	o, err := f.options(recording)
 	if err != nil {
-		return nil, replay.Stats{}, err
+		return nil, err
 	}
 	o.Lines = keep.Has(profile.Line)
 	if keep.Has(profile.Trace) && o.Trace == nil {
 		text := report.Options{RawTrace: f.rawTrace}
 		if err := text.ReadTracepoints(recording); err != nil {
-			return nil, replay.Stats{}, err
+			return nil, err
 		}
 		o.Trace = text.Trace()
 	}
-	r := replay.New(recording, o)
+	return replay.New(recording, o), nil
+}
+
+// read reads a recording into a profile.
+func (f *recordingFlags) read(recording *perfdata.Reader, keep profile.Keys) (*profile.Profile, replay.Stats, error) {
+	r, err := f.replay(recording, keep)
+	if err != nil {
+		return nil, replay.Stats{}, err
+	}
 	defer r.Close()
 	p, err := r.Profile(keep)
 	if err != nil {

@@ -29,13 +29,15 @@ func newReportCommand() *cobra.Command {
 		Short: "Show where the samples of a recording were taken",
 		Long: `report reads a recording of bperf record or perf record and shows in which functions the samples were taken and what called
 these functions. On a terminal it is a screen to walk through, whose keys ? shows: open call trees, search, annotate functions, show only a
-thread or a file. Otherwise, and with --stdio, it prints a table as perf report --stdio does. With --format it writes files for other tools.
+thread or a file. Otherwise, and with --stdio, it prints a table as perf report --stdio does. With --format it writes files for other tools. With --http it serves pages for a
+browser on this machine: flame graphs of selected threads and times, differences, functions and their instructions.
 
 An argument is the recording or, if it is no name of one, selects the functions with this text in their names.` + debuginfodHelp,
 		Example: `  bperf report
   bperf report --no-children -s prog,sym
   bperf report -i before.data -g caller --percent-limit 1
   bperf report --format html -o profile.html
+  bperf report --http
   bperf report --format flamegraph --diff before.data -o changes.svg`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,6 +59,7 @@ type reportFlags struct {
 	input recordingFlags
 
 	format, output, base string
+	http                 string
 	sort, fields         []string
 	callGraph            string
 	children             bool
@@ -139,6 +142,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.tui, "tui", false, "show the table as a screen to walk through, if this is a terminal (default there)")
 	flags.StringVarP(&f.output, "output", "o", "", "write to `FILE`, in the format of its ending: "+strings.Join(endings(reportFormats), ", "))
 	flags.StringVar(&f.base, "diff", "", "show what has changed since `FILE`: a recording, or the output of --format pprof")
+	addHTTP(flags, &f.http)
 	flags.StringSliceVarP(&f.sort, "sort", "s", nil, "print a row for each value of `KEYS`, or with a plus sign also for each of more keys: "+strings.Join(report.Keys(), ", "))
 	flags.StringSliceVarP(&f.fields, "fields", "F", nil, "show `COLUMNS`: keys, and "+strings.Join(report.Fields(), ", "))
 	flags.StringVarP(&f.callGraph, "call-graph", "g", "graph,0.5", "show call trees as `STYLE`: graph, fractal, flat, folded or none, a limit in percent, "+
@@ -340,7 +344,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := f.checkModes(format); err != nil {
+	if err := firstError(f.checkModes(format), f.checkHTTP(cmd.Flags().Changed)); err != nil {
 		return err
 	}
 	conf, err := readConfig(func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) }, false)
@@ -374,6 +378,8 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 		})
 	case f.tasks || f.mmaps:
 		return f.writeTasks(cmd, recording)
+	case f.http != "":
+		return f.browseRecording(cmd, recording)
 	}
 	return f.writeSamples(cmd, format, recording)
 }
@@ -415,12 +421,9 @@ func (f *reportFlags) writeSamples(cmd *cobra.Command, format reportFormat, reco
 		}
 		return f.write(cmd, func(w io.Writer) error { return printStats(w, stats, counts) })
 	}
-	var base *profile.Profile
-	if f.base != "" {
-		if base, err = f.input.readFile(cmd, f.base, keys); err != nil {
-			return err
-		}
-		options.CutCallees(base)
+	base, err := f.readBase(cmd, options, keys|format.keys)
+	if err != nil {
+		return err
 	}
 	options.CutCallees(p)
 	if browses {

@@ -47,6 +47,10 @@ type Profile struct {
 	labels  Table[LabelsID, Labels]
 	details Table[DetailsID, Details]
 	samples samples
+
+	limit int    // of samples; 0 for none
+	step  int64  // see Step
+	cut   uint64 // see Cut
 }
 
 // New returns an empty profile that distinguishes samples by the given keys and always by event and stack. Adding samples drops the other
@@ -265,10 +269,18 @@ func (p *Profile) Add(s Sample) {
 	if !p.keep.Has(Time) {
 		s.Time = 0
 	}
+	if p.isFull() {
+		p.cut += s.Count
+		return
+	}
+	if p.step > 0 {
+		s.Time -= s.Time % p.step
+	}
 	event := &p.Events[s.Event]
 	event.Samples += s.Count
 	event.Value += s.Value
 	p.samples.add(s)
+	p.merge()
 }
 
 // CutCallees removes what the matching functions called: each sample becomes one in the outermost function on its stack that matches. Samples
@@ -302,16 +314,29 @@ func (p *Profile) Take(o *Profile) {
 		p.Events[i].Stacks += e.Stacks
 		p.Events[i].Value += e.Value
 	}
+	p.cut += o.cut
 	if len(p.samples.all) == 0 {
-		p.Stacks, p.samples = o.Stacks, o.samples
+		p.Stacks, p.samples, p.step = o.Stacks, o.samples, o.step
+		p.merge()
 		return
 	}
+	p.setStep(o.step)
 	ids := make([]StackID, len(o.Stacks.All()))
 	for i, s := range o.Stacks.All()[1:] {
 		ids[i+1] = p.Stacks.Push(ids[s.Caller], s.Frame) // the caller's number is already known: callers come before their callees
 	}
 	for _, s := range o.samples.all {
+		if p.isFull() {
+			p.cut += s.Count
+			p.Events[s.Event].Samples -= s.Count
+			p.Events[s.Event].Value -= s.Value
+			continue
+		}
 		s.Stack = ids[s.Stack]
+		if p.step > 0 {
+			s.Time -= s.Time % p.step
+		}
 		p.samples.add(s)
+		p.merge()
 	}
 }

@@ -9,20 +9,21 @@ import (
 
 // Options configure a replay.
 type Options struct {
-	SymFS    string // directory that contains the files with symbols under their paths
-	Kallsyms string // file with the kernel's symbols; empty for this machine's kernel, if it is the recorded one
-	Vmlinux  string // kernel image with symbols
-	BuildIDs string // directory of perf's buildid-cache; empty for ~/.debug
-	NoInline bool   // do not find inlined functions, which requires reading DWARF
-	Mangled  bool   // leave names of symbols as compilers made them
-	Lines    bool   // find source files and lines
-	NoStacks bool   // make profiles without callchains
-	NoNames  bool   // find only the DSOs of locations: no symbols, and no file is read for them
-	Branches bool   // make profiles of the branches in branch stacks: each one is a sample with the value 1
-	Weights  bool   // make profiles with weights as values, not periods
-	Ordered  bool   // let one handler process all records, in order
-	Portion  int    // maximum number of records whose output is in memory; 0 for no limit
-	MaxStack int    // maximum number of frames in a callchain; 0 for 127 (kernel.perf_event_max_stack)
+	SymFS      string // directory that contains the files with symbols under their paths
+	Kallsyms   string // file with the kernel's symbols; empty for this machine's kernel, if it is the recorded one
+	Vmlinux    string // kernel image with symbols
+	BuildIDs   string // directory of perf's buildid-cache; empty for ~/.debug
+	NoInline   bool   // do not find inlined functions, which requires reading DWARF
+	Mangled    bool   // leave names of symbols as compilers made them
+	Lines      bool   // find source files and lines
+	MaxSamples int    // the limit of profiles (profile.Profile.SetLimit); 0 for none
+	NoStacks   bool   // make profiles without callchains
+	NoNames    bool   // find only the DSOs of locations: no symbols, and no file is read for them
+	Branches   bool   // make profiles of the branches in branch stacks: each one is a sample with the value 1
+	Weights    bool   // make profiles with weights as values, not periods
+	Ordered    bool   // let one handler process all records, in order
+	Portion    int    // maximum number of records whose output is in memory; 0 for no limit
+	MaxStack   int    // maximum number of frames in a callchain; 0 for 127 (kernel.perf_event_max_stack)
 
 	// Trace appends what distinguishes a sample of a tracepoint, for profile.Details.Trace. Several goroutines call it. It may be nil.
 	Trace func(event *perfdata.Event, raw, out []byte, function tracedata.Resolve) []byte

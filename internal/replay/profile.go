@@ -3,6 +3,7 @@ package replay
 import (
 	"encoding/hex"
 	"io"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +31,9 @@ func (r *Replay) Profile(keep profile.Keys) (*profile.Profile, error) {
 	return f.finish(), nil
 }
 
+// DSO returns the DSO of a module of the profile that Profile returned last, or nil if there is none.
+func (r *Replay) DSO(id profile.ModuleID) *DSO { return r.dsos[id] }
+
 // filler builds a profile. Each goroutine adds samples to its own part.
 type filler struct {
 	replay *Replay
@@ -41,7 +45,9 @@ type filler struct {
 }
 
 func (r *Replay) newFiller(keep profile.Keys) *filler {
-	return &filler{replay: r, p: profile.New(keep), modules: map[*DSO]profile.ModuleID{}}
+	f := &filler{replay: r, p: profile.New(keep), modules: map[*DSO]profile.ModuleID{}}
+	f.p.SetLimit(r.options.MaxSamples)
+	return f
 }
 
 // finish completes the profile and returns it.
@@ -52,6 +58,10 @@ func (f *filler) finish() *profile.Profile {
 	for _, p := range f.parts {
 		f.p.Take(p.own)
 		unknown += p.unknown
+	}
+	r.dsos = make(map[profile.ModuleID]*DSO, len(f.modules))
+	for d, id := range f.modules {
+		r.dsos[id] = d
 	}
 	f.p.Mappings = map[profile.ModuleID][]profile.Mapping{}
 	for d, id := range f.modules {
@@ -97,6 +107,9 @@ func (f *filler) newPart(r *Resolver) *part {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := &part{filler: f, Resolver: r, own: profile.New(f.p.Keys())}
+	if most := f.replay.options.MaxSamples; most > 0 {
+		p.own.SetLimit(max(1, 2*most/runtime.GOMAXPROCS(0))) // goroutines do not get equal shares
+	}
 	f.parts = append(f.parts, p)
 	return p
 }

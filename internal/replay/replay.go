@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bperf/bperf/internal/allowance"
+	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -65,6 +66,7 @@ type Replay struct {
 	cutChains atomic.Uint64
 	outside   atomic.Uint64
 	sums      sumQueue
+	dsos      map[profile.ModuleID]*DSO // see DSO
 }
 
 // New returns a replay of an open recording from which no record was read yet.

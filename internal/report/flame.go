@@ -35,6 +35,9 @@ var flameClasses = []flameLegend{
 // wallClasses are the additional classes in graphs of the time on and off CPUs.
 var wallClasses = []flameLegend{{"oncpu", "on a CPU"}, {"offcpu", "blocked"}}
 
+// threadClasses are the classes of frames that are no functions.
+var threadClasses = []string{"thread", "oncpu", "offcpu"}
+
 type flameLegend struct{ class, title string }
 
 func flameClass(f *profile.Frame) string {
@@ -55,56 +58,106 @@ func flameClass(f *profile.Frame) string {
 // newFlames builds the tree of an event. Its root contains the samples of all threads.
 func newFlames(p *profile.Profile, o *Options, event int) *flame {
 	root := &flame{name: "all", class: "thread"}
-	labels := newLabelFrames(o)
+	g := newGrower(root, p, o)
 	for s := range chosen(p, o) {
 		if int(s.Event) == event {
-			root.add(p, s, labels, func(f *flame) { f.value += s.Value })
+			g.leaf(s).value += s.Value
 		}
 	}
+	root.sumUp()
 	return root
+}
+
+// sumUp adds the values of the frames above to those of each frame.
+func (f *flame) sumUp() {
+	for _, c := range f.calls {
+		c.sumUp()
+		f.value += c.value
+	}
 }
 
 // addBase adds the samples of a profile to compare with. It scales them so that both profiles have the same sum.
 func (root *flame) addBase(p *profile.Profile, o *Options, event int) {
 	var all uint64
+	of := map[*flame]uint64{} // the samples that end in each frame
+	g := newGrower(root, p, o)
 	for s := range chosen(p, o) {
 		if int(s.Event) == event {
 			all += s.Value
+			of[g.leaf(s)] += s.Value
 		}
 	}
-	if all == 0 {
-		return
-	}
-	scale := float64(root.value) / float64(all)
-	exact := map[*flame]float64{}
-	labels := newLabelFrames(o)
-	for s := range chosen(p, o) {
-		if int(s.Event) == event {
-			root.add(p, s, labels, func(f *flame) { exact[f] += float64(s.Value) * scale })
-		}
-	}
-	for f, value := range exact {
-		f.base = uint64(value + 0.5)
+	if all > 0 {
+		root.scaleBase(of, float64(root.value)/float64(all))
 	}
 }
 
-// add walks from the root to the leaf of a sample, adds missing frames, and calls count for each frame.
-func (root *flame) add(p *profile.Profile, s *profile.Sample, labels labelFrames, count func(*flame)) {
-	at := root
-	count(at)
-	for _, l := range labels.of(p, s) {
-		at = at.call(l.name, l.class)
-		count(at)
+// scaleBase sets base of the frame and those above it from the values of the samples that end in each, and returns the unscaled sum.
+func (f *flame) scaleBase(of map[*flame]uint64, scale float64) uint64 {
+	sum := of[f]
+	for _, c := range f.calls {
+		sum += c.scaleBase(of, scale)
 	}
-	for _, id := range slices.Backward(p.StackOf(s)) {
-		f := p.Frames()[id]
-		name := frameTitle(p, id)
-		if program := p.Programs.At(p.Functions.At(f.Function).Program); program.ID != 0 {
-			name = fmt.Sprintf("%s (program %d)", name, program.ID)
+	f.base = uint64(float64(sum)*scale + 0.5)
+	return sum
+}
+
+// grower adds frames to a tree. It follows each stack of the profile only once for each set of labels: most samples share theirs.
+type grower struct {
+	root     *flame
+	p        *profile.Profile
+	labels   labelFrames
+	labelled map[profile.LabelsID]*flame
+	stacks   map[stackOn]*flame
+}
+
+// stackOn is a stack on the frames of labels.
+type stackOn struct {
+	labels *flame
+	stack  profile.StackID
+}
+
+func newGrower(root *flame, p *profile.Profile, o *Options) *grower {
+	return &grower{root, p, newLabelFrames(o), map[profile.LabelsID]*flame{}, map[stackOn]*flame{}}
+}
+
+// leaf returns the frame in which a sample ends. It adds missing frames on the way there.
+func (g *grower) leaf(s *profile.Sample) *flame {
+	on := g.labelled[s.Labels]
+	if on == nil {
+		on = g.root
+		for _, l := range g.labels.of(g.p, s) {
+			on = on.call(l.name, l.class)
 		}
-		at = at.call(name, flameClass(&f))
-		count(at)
+		g.labelled[s.Labels] = on
 	}
+	if s.Stack == 0 && s.Leaf != 0 {
+		return g.called(on, s.Leaf)
+	}
+	return g.stack(on, s.Stack)
+}
+
+func (g *grower) stack(on *flame, id profile.StackID) *flame {
+	if id == 0 {
+		return on
+	}
+	if f := g.stacks[stackOn{on, id}]; f != nil {
+		return f
+	}
+	stack := g.p.Stacks.At(id)
+	f := g.called(g.stack(on, stack.Caller), stack.Frame)
+	g.stacks[stackOn{on, id}] = f
+	return f
+}
+
+// called returns the frame of a function that caller called.
+func (g *grower) called(caller *flame, id profile.FrameID) *flame {
+	f := g.p.Frames()[id]
+	name := frameTitle(g.p, id)
+	if program := g.p.Programs.At(g.p.Functions.At(f.Function).Program); program.ID != 0 {
+		name = fmt.Sprintf("%s (program %d)", name, program.ID)
+	}
+	return caller.call(name, flameClass(&f))
 }
 
 func (f *flame) call(name, class string) *flame {

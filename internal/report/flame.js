@@ -2,12 +2,25 @@
   "use strict";
   var graphs = [];
 
+  // The name of a frame in this number of letters: its end stays. data-c has the places where it can be cut.
+  function shorten(f, letters) {
+    var name = Array.from(f.name), starts = f.cuts ? f.cuts.split(" ").map(Number) : [], end = f.cuts ? starts.pop() : name.length, start = 0;
+    if (name.length <= letters) return f.name;
+    if (letters < 3) return "";
+    starts.unshift(0);
+    for (var i = 0; i < starts.length; i++) {
+      start = starts[i];
+      if (end - start <= letters) return name.slice(start, end).join("");
+    }
+    return ".." + name.slice(Math.max(start, end - letters + 2), end).join("");
+  }
+
   function Graph(svg) {
     var frames = [];
     svg.querySelectorAll(".f").forEach(function (g) {
       var text = g.querySelector("text");
       frames.push({
-        g: g, rect: g.querySelector("rect"), text: text, name: text.getAttribute("data-n"),
+        g: g, rect: g.querySelector("rect"), text: text, name: text.getAttribute("data-n"), cuts: text.getAttribute("data-c"),
         x: Number(g.getAttribute("data-x")), w: Number(g.getAttribute("data-w")), d: Number(g.getAttribute("data-d"))
       });
     });
@@ -25,8 +38,7 @@
         f.rect.setAttribute("x", 100 * x + "%");
         f.rect.setAttribute("width", 100 * w + "%");
         f.text.setAttribute("x", 100 * x + "%");
-        var letters = Math.floor((w * width - 6) / 7.3), name = Array.from(f.name);
-        f.text.textContent = name.length <= letters ? f.name : letters < 3 ? "" : name.slice(0, letters - 2).join("") + "..";
+        f.text.textContent = shorten(f, Math.floor((w * width - 6) / 7.3));
       });
     }
 

@@ -10,7 +10,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
@@ -157,14 +156,15 @@ func (d *drawing) frame(f *flame, x uint64, depth int) {
 	left, width := float64(x)/float64(d.root.value), float64(f.value)/float64(d.root.value)
 	fmt.Fprintf(d.w, `<g class="f %s" data-x="%.6f" data-w="%.6f" data-d="%d" tabindex="0"><title>%s</title>`,
 		f.class, left, width, depth, escape(d.describe(f)))
-	style := ""
+	colour := fmt.Sprint("c", shade(f.name))
 	if d.compare {
-		style = fmt.Sprintf(` style="fill:%s"`, changeColour(f, d.root.value))
+		colour = changeColour(f, d.root.value)
 	}
-	fmt.Fprintf(d.w, `<rect x="%.4f%%" y="%d" width="%.4f%%" height="%d" class="c%d"%s/>`,
-		100*left, depth*flameHeight, 100*width, flameHeight-1, shade(f.name), style)
-	fmt.Fprintf(d.w, `<text x="%.4f%%" dx="%d" y="%d" data-n="%s">%s</text></g>`+"\n",
-		100*left, textMargin, depth*flameHeight+12, escape(f.name), escape(shorten(f.name, int((width*flameWidth-2*textMargin)/letterWidth))))
+	fmt.Fprintf(d.w, `<rect x="%.4f%%" y="%d" width="%.4f%%" height="%d" class="%s"/>`,
+		100*left, depth*flameHeight, 100*width, flameHeight-1, colour)
+	l := newLabel(printable.Text(f.name), !slices.Contains(threadClasses, f.class))
+	fmt.Fprintf(d.w, `<text x="%.4f%%" dx="%d" y="%d" data-n="%s"%s>%s</text></g>`+"\n",
+		100*left, textMargin, depth*flameHeight+12, escape(f.name), l.cuts(), escape(l.within(int((width*flameWidth-2*textMargin)/letterWidth))))
 }
 
 // describe returns the text that is shown for the frame under the pointer.
@@ -195,26 +195,18 @@ func shade(name string) int {
 	return int(h>>8) % 4
 }
 
-// changeColour returns red for growth and blue for shrinkage; the smaller the change, the paler the colour.
+// changes is the number of shades of red and blue in flame.css, besides the palest ones.
+const changes = 8
+
+// changeColour returns a class of flame.css: red for growth and blue for shrinkage; the smaller the change, the paler the colour.
 func changeColour(f *flame, all uint64) string {
 	change := (float64(f.value) - float64(f.base)) / float64(all)
 	// A change of a tenth of the total has the full strength.
-	strength := int(min(max(change, -change)*10, 1) * 200)
+	strength := int(min(max(change, -change)*10, 1)*changes + 0.5)
 	if change < 0 {
-		return fmt.Sprintf("rgb(%d,%d,255)", 245-strength, 245-strength)
+		return fmt.Sprint("down", strength)
 	}
-	return fmt.Sprintf("rgb(255,%d,%d)", 245-strength, 245-strength)
-}
-
-// shorten cuts a name to the given number of letters, ".." included. It returns "" if there is room for fewer than three.
-func shorten(name string, letters int) string {
-	if utf8.RuneCountInString(name) <= letters {
-		return name
-	}
-	if letters < 3 {
-		return ""
-	}
-	return string([]rune(name)[:letters-2]) + ".."
+	return fmt.Sprint("up", strength)
 }
 
 // escape makes any string safe as text in SVG and HTML, even one with bytes that XML does not allow.

@@ -262,9 +262,9 @@ func TestCompared(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden.Compare(t, filepath.Join("testdata", "diff.svg"), got.String())
-		colour := regexp.MustCompile(`<title>(?:main\.main|bpf_prog_\w+ \(program 42\)).*?fill:rgb\((\d+),(\d+),(\d+)\)`)
+		colour := regexp.MustCompile(`<title>(?:main\.main|bpf_prog_\w+ \(program 42\)).*?class="(up|down)(\d)"`)
 		matches := colour.FindAllStringSubmatch(got.String(), -1)
-		if len(matches) != 2 || matches[1][1] != "255" || matches[1][2] == "255" {
+		if len(matches) != 2 || matches[1][1] != "up" || matches[1][2] == "0" {
 			t.Errorf("the BPF program, whose share has grown, is not red: %v", matches)
 		}
 	})

@@ -10,12 +10,14 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-const pageStyle = `body { font: 14px sans-serif; margin: 1em; }
-header p { color: #555; margin: 0.3em 0; }
+const pageStyle = `:root { color-scheme: light dark; }
+body { font: 14px sans-serif; margin: 1em; }
+header p { opacity: 0.75; margin: 0.3em 0; }
 nav { margin: 0.8em 0; }
 nav > * { margin-right: 1em; }
 svg.legend-box { height: 18px; width: 100%; display: block; }
 svg.flame { width: 100%; display: block; }
+.legend text { fill: currentColor; }
 `
 
 // WriteHTML writes one page with a flame graph for each event that has samples. The page is self-contained, and its content security policy
@@ -37,13 +39,12 @@ func WriteHTML(w io.Writer, p, base *profile.Profile, o *Options) error {
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
 <title>%s</title>
-<style>
-%s%s</style>
+<style>%s</style>
 </head>
 <body>
 <header>
 <h1>%s</h1>
-`, escape(pageTitle(p, o)), pageStyle, flameStyle, escape(pageTitle(p, o)))
+`, escape(pageTitle(p, o)), PageStyle(), escape(pageTitle(p, o)))
 	if len(p.Info.Command) > 0 {
 		fmt.Fprintf(out, "<p>%s</p>\n", escape(strings.Join(p.Info.Command, " ")))
 	}
@@ -67,13 +68,16 @@ func WriteHTML(w io.Writer, p, base *profile.Profile, o *Options) error {
 </nav>
 `)
 	for _, event := range events {
-		if err := writePart(out, p, base, o, event); err != nil {
+		if err := writeFlames(out, p, base, o, event); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintf(out, "<script>%s</script>\n</body>\n</html>\n", flameScript)
 	return out.Flush()
 }
+
+// PageStyle returns the text of the only style of the pages of WriteHTML, for the hash in a Content-Security-Policy.
+func PageStyle() string { return "\n" + pageStyle + flameStyle }
 
 // PageScript returns the text of the only script of the pages of WriteHTML, for the hash in a Content-Security-Policy.
 func PageScript() string { return flameScript }
@@ -92,8 +96,17 @@ func pageTitle(p *profile.Profile, o *Options) string {
 	return title
 }
 
-// writePart writes the section of the page for one event.
-func writePart(out *bufio.Writer, p, base *profile.Profile, o *Options, event int) error {
+// WriteFlames writes the flame graph of an event, the number of it in p.Events, as a part of a page with PageStyle and PageScript. With a
+// base, it shows a comparison as in WriteFlameGraph.
+func WriteFlames(w io.Writer, p, base *profile.Profile, o *Options, event int) error {
+	out := bufio.NewWriter(w)
+	if err := writeFlames(out, p, base, o, event); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+func writeFlames(out *bufio.Writer, p, base *profile.Profile, o *Options, event int) error {
 	root, removed, err := flamesOf(p, base, o, event)
 	if err != nil {
 		return fmt.Errorf("event %s: %w", p.Events[event].Name, err)

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -128,6 +129,40 @@ func (t *table) whole(r *row, position int) uint64 {
 	}
 	return r.values[position].self
 }
+
+// Row is the sum of the samples of a function.
+type Row struct {
+	Name, Module string // as tables show them; an address if no function is known
+	Function     profile.FunctionID
+	In           profile.ModuleID
+	Inlined      bool
+	Samples      uint64 // in the function's own code
+	Self, Total  uint64 // values: Total includes callees
+}
+
+// Functions returns a row for each function, as a table with children sorted by dso and symbol has them, and the sum of the values. The
+// function with the largest Self comes first. event is an index in Profile.Events.
+func Functions(p *profile.Profile, o *Options, event int) (rows []Row, all uint64, err error) {
+	byFunction := Options{Filter: o.Filter, Children: true, CallGraph: CallGraph{Mode: NoGraph}, Sort: []string{"dso", "symbol"}, FullPaths: o.FullPaths}
+	t, err := newTable(p, &byFunction, []int{event})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, r := range t.rows {
+		f, v := &r.frame, &r.values[0]
+		row := Row{Name: p.Strings.At(p.Functions.At(f.Function).Name), Module: moduleName(p, f), Function: f.Function, In: f.Module,
+			Inlined: f.Inlined, Samples: v.samples, Self: v.self, Total: v.total}
+		if f.Function == 0 {
+			row.Name = address(f.Address)
+		}
+		rows = append(rows, row)
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total)) })
+	return rows, t.totals[0].value, nil
+}
+
+// Quantity formats a value with its unit.
+func Quantity(n uint64, unit string) string { return quantity(n, unit) }
 
 // rowMap maps the classes of samples and frames to rows.
 type rowMap map[rowKey]*row

@@ -22,7 +22,7 @@ type Package struct {
 var layers = [][]string{
 	{"cmd/bperf", "test"},
 	{"internal/cli"},
-	{"internal/serve", "internal/top"},
+	{"internal/serve", "internal/browse", "internal/top"},
 	{"internal/sample"},
 	{"internal/stat", "internal/annotate", "internal/record", "internal/report", "internal/script"},
 	{"internal/replay"},
@@ -32,7 +32,7 @@ var layers = [][]string{
 	{"internal/event", "internal/target", "internal/control"},
 	{"internal/kernel"},
 	{"internal/perfevent", "internal/printable", "internal/typed", "internal/config", "internal/allowance"},
-	{"internal/procfs", "internal/userfile", "internal/pattern", "examples"},
+	{"internal/procfs", "internal/userfile", "internal/pattern", "internal/httpd", "examples"},
 	{"perfdata"},
 }
 

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bperf/bperf/internal/httpd"
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/test/require"
 )
@@ -94,7 +95,7 @@ func (v *visit) serve(w http.ResponseWriter, r *http.Request, page http.Handler)
 	page.ServeHTTP(answer, r)
 	script := probes + "probe(" + v.probe + ");"
 	policy := answer.Header().Get("Content-Security-Policy")
-	w.Header().Set("Content-Security-Policy", strings.Replace(policy, "script-src ", "script-src "+source(script)+" ", 1))
+	w.Header().Set("Content-Security-Policy", strings.Replace(policy, "script-src ", "script-src "+httpd.Source(script)+" ", 1))
 	w.Header().Set("Content-Type", answer.Header().Get("Content-Type"))
 	_, _ = w.Write([]byte(strings.Replace(answer.Body.String(), "<head>", "<head><script>"+script+"</script>", 1)))
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/bperf/bperf/internal/httpd"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/report"
@@ -60,7 +61,7 @@ func (p *Page) FlameGraph(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src "+source(report.PageScript())+
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src "+httpd.Source(report.PageStyle())+"; script-src "+httpd.Source(report.PageScript())+
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	_, _ = w.Write(b.Bytes()) // the client is gone if it fails
 }

@@ -8,14 +8,13 @@ package page
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	_ "embed" // for the style and the script of the page
-	"encoding/base64"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/bperf/bperf/internal/httpd"
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/serve/budget"
 	"github.com/bperf/bperf/internal/serve/node"
@@ -103,14 +102,8 @@ func (p *Page) add(s *node.Snapshot, err error) {
 }
 
 // policy allows the style and the script of the page, and that the script asks for the page again.
-var policy = "default-src 'none'; style-src " + source(style) + "; script-src " + source(script) +
+var policy = "default-src 'none'; style-src " + httpd.Source(style) + "; script-src " + httpd.Source(script) +
 	"; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
-// source returns the source expression of Content-Security-Policy that allows an inline style or script with this text.
-func source(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-}
 
 // ServeHTTP answers with the page.
 func (p *Page) ServeHTTP(w http.ResponseWriter, _ *http.Request) {

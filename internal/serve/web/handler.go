@@ -9,20 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bperf/bperf/internal/httpd"
 	"github.com/bperf/bperf/internal/serve/settings"
 )
-
-// headers are sent with each response. A handler of a page may replace Content-Security-Policy. There are no headers for CORS: pages of
-// others may read nothing.
-var headers = map[string]string{
-	"Content-Security-Policy":      "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-	"Cross-Origin-Opener-Policy":   "same-origin",
-	"Cross-Origin-Resource-Policy": "same-origin",
-	"Referrer-Policy":              "no-referrer",
-	"X-Content-Type-Options":       "nosniff",
-	"X-Frame-Options":              "DENY",
-	"Cache-Control":                "no-store",
-}
 
 // statuses are the statuses of refused requests. Those without one get 403.
 var statuses = map[refusal]int{
@@ -39,9 +28,7 @@ type rolesKey struct{}
 // ServeHTTP finds out who asks before anything else.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.survive(r)
-	for name, value := range headers {
-		w.Header().Set(name, value)
-	}
+	httpd.SetHeaders(w.Header())
 	select {
 	case s.running <- struct{}{}:
 		defer func() { <-s.running }()
@@ -110,7 +97,7 @@ func (s *Server) limited(route Route) http.Handler {
 	}
 	timeout := route.Timeout
 	if timeout == 0 {
-		timeout = DefaultTimeout
+		timeout = httpd.DefaultTimeout
 	}
 	var running chan struct{}
 	if route.Limit > 0 {

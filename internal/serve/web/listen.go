@@ -7,9 +7,9 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
+
+	"github.com/bperf/bperf/internal/httpd"
 )
 
 // reach says who can reach an address.
@@ -21,15 +21,10 @@ const (
 	unixOwner       // processes of the owner of a Unix socket
 )
 
-// maxConnections is the limit of open connections to one address.
-const maxConnections = 256
-
-// listener accepts connections to one address. It closes those above maxConnections at once.
+// listener accepts connections to one address.
 type listener struct {
-	net.Listener
+	*httpd.Listener
 	reach    reach
-	open     atomic.Int64
-	tooMany  func() // is called for each connection above the limit
 	readable string // address, for messages
 }
 
@@ -39,42 +34,8 @@ type address struct {
 	of *listener
 }
 
+// Addr implements net.Listener.
 func (l *listener) Addr() net.Addr { return address{l.Listener.Addr(), l} }
-
-func (l *listener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if l.open.Add(1) <= maxConnections {
-			return &conn{Conn: c, of: l}, nil
-		}
-		l.open.Add(-1)
-		l.tooMany()
-		c.Close()
-	}
-}
-
-// conn is a connection that a listener counts until it is closed.
-type conn struct {
-	net.Conn
-	of   *listener
-	once sync.Once
-}
-
-func (c *conn) Close() error {
-	c.once.Do(func() { c.of.open.Add(-1) })
-	return c.Conn.Close()
-}
-
-// CloseWrite ends the stream to the client. Without it, net/http keeps a client that it refused waiting for half a second.
-func (c *conn) CloseWrite() error {
-	if stream, is := c.Conn.(interface{ CloseWrite() error }); is { // TCP and Unix sockets are
-		return stream.CloseWrite()
-	}
-	return nil
-}
 
 // listen opens an address: HOST:PORT or unix:PATH.
 func listen(addr string) (*listener, error) {
@@ -83,7 +44,7 @@ func listen(addr string) (*listener, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listen on %s: %w", addr, err)
 		}
-		return &listener{Listener: l, reach: unixOwner, readable: addr}, nil
+		return &listener{Listener: &httpd.Listener{Listener: l}, reach: unixOwner, readable: addr}, nil
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -93,7 +54,7 @@ func listen(addr string) (*listener, error) {
 	if l.Addr().(*net.TCPAddr).IP.IsLoopback() { // and not what a name was resolved to earlier
 		who = loopback
 	}
-	return &listener{Listener: l, reach: who, readable: l.Addr().String()}, nil
+	return &listener{Listener: &httpd.Listener{Listener: l}, reach: who, readable: l.Addr().String()}, nil
 }
 
 // listenUnix makes a socket that only its owner may use. It replaces a socket to which nobody listens, which a killed process left.

@@ -14,20 +14,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bperf/bperf/internal/httpd"
 	"github.com/bperf/bperf/internal/serve/settings"
 )
 
 // Limits of requests.
 const (
-	headerTimeout = 5 * time.Second // for a TLS handshake and the header of a request
-	readTimeout   = 10 * time.Second
-	idleTimeout   = 2 * time.Minute // longer than the interval of scrapes
-	maxHeader     = 16 << 10
-	maxRequests   = 64 // at once
-	shutdownTime  = 5 * time.Second
-
-	// DefaultTimeout is the time-out of a request whose route has none.
-	DefaultTimeout = 30 * time.Second
+	maxRequests  = 64 // at once
+	shutdownTime = 5 * time.Second
 )
 
 // Route is a handler and who may use it.
@@ -35,7 +29,7 @@ type Route struct {
 	Pattern string           // path as in http.ServeMux, without method: a trailing slash stands for all paths below
 	Roles   settings.RoleSet // of which the client needs one
 	Methods []string         // GET and HEAD if empty
-	Timeout time.Duration    // from the request to the end of the response; DefaultTimeout if 0
+	Timeout time.Duration    // from the request to the end of the response; httpd.DefaultTimeout if 0
 	MaxBody int64            // bytes; a request may have no body if 0
 	Limit   int              // of requests at once, besides that of the server; none if 0
 	Handler http.Handler     // its context ends at the time-out, and when the client goes away
@@ -75,7 +69,7 @@ func Listen(s *settings.Settings, log *slog.Logger, routes []Route) (*Server, er
 		if err != nil {
 			return nil, errors.Join(err, srv.Close())
 		}
-		l.tooMany = func() { srv.refused.WithLabelValues(string(manyConnections)).Inc() }
+		l.TooMany = func() { srv.refused.WithLabelValues(string(manyConnections)).Inc() }
 		srv.listeners = append(srv.listeners, l)
 		if err := p.check(l); err != nil {
 			return nil, errors.Join(err, srv.Close())
@@ -85,30 +79,18 @@ func Listen(s *settings.Settings, log *slog.Logger, routes []Route) (*Server, er
 	return srv, nil
 }
 
-// newServer returns the HTTP/1.1 server. HTTP/2 would let one connection have many requests, which nobody needs here.
 func (s *Server) newServer() *http.Server {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	return &http.Server{
-		Handler:           s,
-		Protocols:         protocols,
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      DefaultTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // clients cause these errors
-		TLSConfig: &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			return s.policy.Load().tls, nil
-		}},
-		BaseContext: func(l net.Listener) context.Context {
-			return context.WithValue(context.Background(), listenerKey{}, l.Addr().(address).of)
-		},
-		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
-			return context.WithValue(ctx, policyKey{}, s.policy.Load())
-		},
-		DisableGeneralOptionsHandler: true, // it answers before anybody checks roles
+	server := httpd.NewServer(s, slog.NewLogLogger(s.log.Handler(), slog.LevelDebug))
+	server.TLSConfig = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return s.policy.Load().tls, nil
+	}}
+	server.BaseContext = func(l net.Listener) context.Context {
+		return context.WithValue(context.Background(), listenerKey{}, l.Addr().(address).of)
 	}
+	server.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, policyKey{}, s.policy.Load())
+	}
+	return server
 }
 
 // listenerKey and policyKey are the keys of a connection's listener, and of the policy when it was accepted, in contexts.

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/bperf/bperf/internal/httpd"
 	"github.com/bperf/bperf/internal/serve/settings"
 	"github.com/bperf/bperf/test/require"
 )
@@ -175,6 +176,8 @@ func TestHost(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	require.NoKernel(t)
 	srv := start(t, defaults(), routes())
+	headers := http.Header{}
+	httpd.SetHeaders(headers)
 	for _, path := range []string{"/metrics", "/nosuch", "/record"} {
 		r := request(t, "GET", "http://"+srv.Addresses()[0]+path, nil)
 		r.Header.Set("Origin", "https://evil.example")
@@ -183,8 +186,8 @@ func TestHeaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		response.Body.Close()
-		for name, want := range headers {
-			if got := response.Header.Get(name); got != want {
+		for name := range headers {
+			if got, want := response.Header.Get(name), headers.Get(name); got != want {
 				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
 			}
 		}
@@ -252,7 +255,7 @@ func TestMalformed(t *testing.T) {
 		"GET http://evil.example/any HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic YTpi\r\n\r\n",
 		"GET /any HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n",
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-		"GET /any HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("a", 2*maxHeader) + "\r\n\r\n",
+		"GET /any HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("a", 2*httpd.MaxHeader) + "\r\n\r\n",
 	}
 	random := rand.New(rand.NewPCG(19, 7))
 	var senders sync.WaitGroup
@@ -270,10 +273,10 @@ func TestMalformed(t *testing.T) {
 	if require.Long() {
 		number = 10_000
 	}
-	open := &srv.listeners[0].open
+	open := &srv.listeners[0].Open
 	for i := range number {
 		// The server keeps the connection of a bad request for half a second, and refuses connections above its limit.
-		for open.Load() > maxConnections-20 {
+		for open.Load() > httpd.MaxConnections-20 {
 			time.Sleep(time.Millisecond)
 		}
 		text := []byte(seeds[i%len(seeds)])
@@ -327,7 +330,7 @@ func send(t *testing.T, addr string, text []byte) string {
 // TestSlowClients checks that clients which send their header slowly hold up nobody, and that their connections are closed.
 func TestSlowClients(t *testing.T) {
 	require.NoKernel(t)
-	srv := startPatient(t, defaults(), routes(), headerTimeout/5)
+	srv := startPatient(t, defaults(), routes(), httpd.HeaderTimeout/5)
 	addr := srv.Addresses()[0]
 	var slow []net.Conn
 	for range 100 {
@@ -397,9 +400,9 @@ func TestManyAtOnce(t *testing.T) {
 func TestManyConnections(t *testing.T) {
 	require.NoKernel(t)
 	srv := start(t, defaults(), routes())
-	open := &srv.listeners[0].open
+	open := &srv.listeners[0].Open
 	var connections []net.Conn
-	for range maxConnections {
+	for range httpd.MaxConnections {
 		c, err := net.Dial("tcp", srv.Addresses()[0])
 		if err != nil {
 			t.Fatal(err)
@@ -407,7 +410,7 @@ func TestManyConnections(t *testing.T) {
 		defer c.Close()
 		connections = append(connections, c)
 	}
-	for open.Load() < maxConnections {
+	for open.Load() < httpd.MaxConnections {
 		time.Sleep(time.Millisecond)
 	}
 	answer := send(t, srv.Addresses()[0], []byte("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"))
