@@ -76,6 +76,7 @@ var needed = map[string]string{
 	"g++":                  "g++",
 	"/usr/include/stdio.h": "libc6-dev",
 	"objdump":              "binutils",
+	"groff":                "groff-base",
 	"mount":                "mount",
 	"taskset":              "util-linux",
 }

@@ -98,7 +98,7 @@ func TestManPages(t *testing.T) {
 	if got := run(t, bperf("man", dir)); got.status != 0 {
 		t.Fatalf("status %d: %s", got.status, got.stderr)
 	}
-	page, err := os.ReadFile(filepath.Join(dir, "bperf-stat.1"))
+	page, err := os.ReadFile(filepath.Join(dir, "man1", "bperf-stat.1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestManPages(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"bperf.1", "bperf-counters.1", "bperf-list.1", "bperf-doctor.1", "bperf-version.1"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, "man1", name)); err != nil {
 			t.Error(err)
 		}
 	}
