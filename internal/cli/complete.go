@@ -30,8 +30,13 @@ func completeValues(root *cobra.Command, args []string) {
 	if !completes(args) {
 		return
 	}
+	root.InitDefaultHelpCmd()
 	cmd, _, err := root.Find(args[1 : len(args)-1])
 	if err != nil {
+		return
+	}
+	if commandPath(cmd) == "help" {
+		completeTopics(cmd)
 		return
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -44,6 +49,21 @@ func completeValues(root *cobra.Command, args []string) {
 	})
 	if arguments := argumentWords(cmd); arguments != nil {
 		cmd.ValidArgsFunction = arguments.function()
+	}
+}
+
+// completeTopics adds the topics to the commands that bperf help completes.
+func completeTopics(help *cobra.Command) {
+	commands := help.ValidArgsFunction
+	help.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		all, directive := commands(cmd, args, word)
+		var topics []string
+		for _, c := range cmd.Root().Commands() {
+			if isTopic(c) && len(args) == 0 {
+				topics = append(topics, c.Name()+"\t"+c.Short)
+			}
+		}
+		return append(all, beginning("", word, topics)...), directive
 	}
 }
 

@@ -87,6 +87,8 @@ func TestCompleteValues(t *testing.T) {
 		{[]string{"annotate", "-M", "in"}, "intel " + oneWord},
 		{[]string{"list", "--unit", "soft"}, "software " + oneWord},
 		{[]string{"list", "metricg"}, "metricgroup " + oneWord},
+		{[]string{"help", "sel"}, "selectors " + oneWord},
+		{[]string{"help", "prog", "st"}, "stats " + oneWord},
 		{[]string{"doctor", ""}, oneWord},
 		{[]string{"stat", "--", "x"}, ":0"},
 	} {
@@ -99,7 +101,7 @@ func TestCompleteValues(t *testing.T) {
 // TestCompleteEveryValue wants an answer for the value of each flag, also without the rights of root, and no file where there are none.
 func TestCompleteEveryValue(t *testing.T) {
 	for _, cmd := range newRootCommand("bperf", nil).Commands() {
-		if cmd.Hidden {
+		if cmd.Hidden || isTopic(cmd) {
 			continue
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {

@@ -31,24 +31,29 @@ func hasPage(cmd *cobra.Command) bool {
 
 // pageName returns the name of a command's man page, such as bperf-stat(1).
 func pageName(cmd *cobra.Command) string {
-	return strings.ReplaceAll(cmd.CommandPath(), " ", "-") + "(" + manSection + ")"
+	return strings.ReplaceAll(cmd.CommandPath(), " ", "-") + "(" + manSection(cmd) + ")"
 }
 
-// manSection is the section of the pages of commands.
-const manSection = "1"
+// manSection returns the section that a page is in.
+func manSection(cmd *cobra.Command) string {
+	if isTopic(cmd) {
+		return "7"
+	}
+	return "1"
+}
 
 func writeManPages(cmd *cobra.Command, dir string) error {
 	if !hasPage(cmd) {
 		return nil
 	}
 	name, _, _ := strings.Cut(pageName(cmd), "(")
-	section := filepath.Join(dir, "man"+manSection)
+	section := filepath.Join(dir, "man"+manSection(cmd))
 	if err := os.MkdirAll(section, 0o777); err != nil {
 		return err
 	}
 	var page bytes.Buffer
 	writeManPage(&page, cmd, name)
-	if err := os.WriteFile(filepath.Join(section, name+"."+manSection), page.Bytes(), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(section, name+"."+manSection(cmd)), page.Bytes(), 0o666); err != nil {
 		return err
 	}
 	for _, sub := range cmd.Commands() {
@@ -61,14 +66,19 @@ func writeManPages(cmd *cobra.Command, dir string) error {
 
 // writeManPage writes a page with the macros of man(7).
 func writeManPage(w io.Writer, cmd *cobra.Command, name string) {
-	fmt.Fprintf(w, ".TH %s %s \"\" \"bperf %s\" \"bperf\"\n", roff(strings.ToUpper(name)), manSection, currentVersion())
+	fmt.Fprintf(w, ".TH %s %s \"\" \"bperf %s\" \"bperf\"\n", roff(strings.ToUpper(name)), manSection(cmd), currentVersion())
 	fmt.Fprintf(w, ".SH NAME\n%s \\- %s\n", roff(name), roff(cmd.Short))
+	if isTopic(cmd) {
+		writeManText(w, cmd.Long)
+		writeManReferences(w, seeAlso(cmd))
+		return
+	}
 	fmt.Fprintf(w, ".SH SYNOPSIS\n.B %s\n", roff(cmd.UseLine()))
 	description := cmd.Long
 	if description == "" {
 		description = cmd.Short + "."
 	}
-	fmt.Fprintf(w, ".SH DESCRIPTION\n%s\n", strings.ReplaceAll(roff(description), "\n\n", "\n.PP\n"))
+	writeManText(w, description)
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintln(w, ".SH COMMANDS")
 		for _, sub := range cmd.Commands() {
@@ -89,6 +99,21 @@ func writeManPage(w io.Writer, cmd *cobra.Command, name string) {
 		fmt.Fprintf(w, ".SH EXAMPLES\n.nf\n%s\n.fi\n", roff(cmd.Example))
 	}
 	writeManReferences(w, seeAlso(cmd))
+}
+
+// writeManText writes the section DESCRIPTION. Indented paragraphs keep their lines.
+func writeManText(w io.Writer, text string) {
+	fmt.Fprintln(w, ".SH DESCRIPTION")
+	for i, paragraph := range strings.Split(text, "\n\n") {
+		if i > 0 {
+			fmt.Fprintln(w, ".PP")
+		}
+		if strings.HasPrefix(paragraph, " ") {
+			fmt.Fprintf(w, ".nf\n%s\n.fi\n", roff(paragraph))
+		} else {
+			fmt.Fprintln(w, roff(paragraph))
+		}
+	}
 }
 
 // writeManItem writes a term and what it means.

@@ -69,9 +69,13 @@ func readsConfig(cmd *cobra.Command) bool {
 	return commands("stat", "stat record", "record", "report", "config")(cmd)
 }
 
+// ofPrograms reports whether a command's argument selects BPF programs.
+func ofPrograms(cmd *cobra.Command) bool {
+	return commands("prog list", "prog show", "prog stats", "prog watch", "top")(cmd)
+}
+
 // exitStatuses returns what commands end with.
 func exitStatuses() []fact {
-	ofPrograms := commands("prog list", "prog show", "prog stats", "prog watch", "top")
 	status := strconv.Itoa
 	return []fact{
 		{"0", "The command did what it was asked to do.", everywhere},
@@ -166,6 +170,9 @@ func seeAlso(cmd *cobra.Command) []string {
 		"counters":    {"bperf-stat(1)"},
 		"list":        {"bperf-stat(1)", "bperf-record(1)"},
 		"top":         {"bperf-stat(1)", "bperf-profile(1)", "bperf-prog-stats(1)"},
+		"events":      {"bperf-list(1)", "bperf-stat(1)", "bperf-record(1)", "perf_event_open(2)"},
+		"selectors":   {"bperf-prog(1)", "bperf-stat(1)", "bperf-record(1)", "bperf-top(1)"},
+		"formats":     {"bperf-stat(1)", "bperf-report(1)", "bperf-script(1)", "bperf-prog(1)"},
 		"prog list":   {"bperf-prog-show(1)", "bperf-top(1)"},
 		"prog show":   {"bperf-prog-list(1)", "bperf-annotate(1)"},
 		"prog stats":  {"bperf-top(1)", "bperf-prog-list(1)"},
@@ -174,6 +181,9 @@ func seeAlso(cmd *cobra.Command) []string {
 		"stat record": {"bperf-stat-report(1)"},
 		"stat report": {"bperf-stat-record(1)"},
 	}[commandPath(cmd)]...)
+	add(withFlag("event-files")(cmd), "bperf-events(7)")
+	add(withFlag("bpf-prog", "pid")(cmd) || ofPrograms(cmd), "bperf-selectors(7)")
+	add(withFlag("json", "json-output", "format")(cmd), "bperf-formats(7)")
 	add(withFlag("event-files")(cmd) || commandPath(cmd) == "serve", "perf_event_open(2)")
 	add(readsSymbols(cmd), "debuginfod-client-config(7)")
 	slices.SortFunc(pages, func(a, b string) int { return cmp.Compare(pageSection(a)+a, pageSection(b)+b) })

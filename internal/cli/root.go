@@ -152,6 +152,7 @@ func addCommands(root *cobra.Command, args []string) {
 		root.AddCommand(c.make())
 	}
 	root.AddCommand(newManCommand())
+	addTopics(root)
 }
 
 // isCommand reports whether a command of cobra's or of bperf's has this name.
