@@ -30,7 +30,7 @@ PREFIX ?= /usr/local
 .PHONY: install
 install: bperf ## install bperf, man pages, completions and the unit of systemd: PREFIX=/usr/local, DESTDIR= to install below another root
 	install -D bperf $(DESTDIR)$(PREFIX)/bin/bperf
-	umask 022 && ./bperf man $(DESTDIR)$(PREFIX)/share/man/man1
+	umask 022 && ./bperf man $(DESTDIR)$(PREFIX)/share/man
 	./bperf completion bash | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/bperf
 	./bperf completion fish | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/bperf.fish
 	./bperf completion zsh | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_bperf

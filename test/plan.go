@@ -87,6 +87,11 @@ var needed = map[string]string{
 	"g++":                  "g++",
 	"/usr/include/stdio.h": "libc6-dev",
 	"objdump":              "binutils",
+	"groff":                "groff-base",
+	"zsh":                  "zsh",
+	"fish":                 "fish",
 	"mount":                "mount",
 	"taskset":              "util-linux",
+
+	"/usr/share/bash-completion/bash_completion": "bash-completion",
 }

@@ -45,6 +45,9 @@ const forms = "name:GLOB, tag:HEX, pinned:PATH, type:NAME, map:ID|NAME, link:ID,
 // words has the words in front.
 var words = []string{"name", "tag", "pinned", "type", "map", "link", "cgroup", "pid"}
 
+// SelectorKinds returns the words that stand before the colon of an item.
+func SelectorKinds() []string { return slices.Clone(words) }
+
 // syntaxError reports a syntax error in a selector.
 type syntaxError struct {
 	Item string // the wrong item; empty if the whole list is wrong

@@ -49,9 +49,12 @@ func annotateFlag(flags *pflag.FlagSet, name, annotation string) {
 // write flags that perf knows (tools/lib/subcmd/parse-options.c of Linux) and pflag does not: unique beginnings of names, --no-NAME for
 // each switch, an optional value in the next word or right after a letter. What it does not know it leaves to pflag, which explains it.
 func canonical(root *cobra.Command, args []string) ([]string, error) {
-	if len(args) > 2 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+	if len(args) > 2 && completes(args) {
 		last := len(args) - 1
 		within, err := canonical(root, args[1:last])
+		if n := len(within) - 1; n >= 0 && !isFlag(args[last]) && takesWord(root, within, args[last-1]) {
+			return slices.Concat(args[:1], within[:n], []string{within[n] + "=" + args[last]}), err
+		}
 		return slices.Concat(args[:1], within, args[last:]), err
 	}
 	cmd, rest, err := root.Find(args)
@@ -89,6 +92,22 @@ func canonical(root *cobra.Command, args []string) ([]string, error) {
 		out, rest = append(out, read...), rest[used:]
 	}
 	return out, nil
+}
+
+// takesWord reports whether the last of canonical arguments is a flag whose value may be the next word. written is that flag as the user
+// wrote it.
+func takesWord(root *cobra.Command, args []string, written string) bool {
+	name, ok := strings.CutPrefix(args[len(args)-1], "--")
+	cmd, _, err := root.Find(args)
+	if !ok || err != nil || !isFlag(written) || strings.Contains(written, "=") {
+		return false
+	}
+	f := cmd.Flags().Lookup(name)
+	if f == nil {
+		return false
+	}
+	_, next := f.Annotations[takesNextWord]
+	return next
 }
 
 // subcommand returns the subcommand of a name, or nil.

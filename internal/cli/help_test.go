@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/bperf/bperf/internal/bpfprog"
 )
 
 // everyCommand calls do for each command with a help text.
@@ -54,7 +56,7 @@ func TestPlaceholders(t *testing.T) {
 // TestExamples wants examples in the help of each command that does something, with options that it takes.
 func TestExamples(t *testing.T) {
 	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {
-		if cmd.Name() == "help" || cmd.Parent() != nil && cmd.Parent().Name() == "completion" {
+		if cmd.Name() == "help" || cmd.Parent() != nil && cmd.Parent().Name() == "completion" || isTopic(cmd) {
 			return // cobra's
 		}
 		if cmd.Example == "" && cmd.HasParent() && len(cmd.Commands()) == 0 {
@@ -82,6 +84,47 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTopics wants texts that fit a terminal, in the list of bperf help, with examples that bperf takes.
+func TestTopics(t *testing.T) {
+	overview := runHere(t, "help").stdout
+	for name, want := range map[string]string{"events": "sched:sched_switch", "selectors": "pinned:PATH", "formats": "speedscope"} {
+		got := runHere(t, "help", name)
+		lines := strings.Split(got.stdout, "\n")
+		if got.status != 0 || got.stderr != "" || !strings.Contains(got.stdout, want) || len(lines) > 60 {
+			t.Errorf("%s: %d lines, %+v", name, len(lines), got)
+		}
+		for _, line := range lines {
+			if len(line) > 80 {
+				t.Errorf("%s: %d columns: %s", name, len(line), line)
+			}
+			if !strings.HasPrefix(line, "    bperf ") {
+				continue
+			}
+			root := newRootCommand("bperf", nil)
+			args, err := canonical(root, firstCommand(t, line)[1:])
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			if cmd, rest, err := root.Find(args); err != nil || cmd.ParseFlags(rest) != nil {
+				t.Errorf("%s: bperf does not take it: %v", line, err)
+			}
+		}
+		if !regexp.MustCompile(`(?m)^  bperf ` + name + ` +\S`).MatchString(overview) {
+			t.Errorf("bperf help does not list %s: %s", name, overview)
+		}
+	}
+	for _, format := range formatNames(reportFormats) {
+		if !strings.Contains(formatsTopic, format) {
+			t.Errorf("formats: %s is missing", format)
+		}
+	}
+	for _, kind := range bpfprog.SelectorKinds() {
+		if !strings.Contains(selectorsTopic, "\n    "+kind+":") {
+			t.Errorf("selectors: %s is missing", kind)
+		}
+	}
 }
 
 // firstCommand splits a line of a shell into the words of its first command: up to a pipe or a redirection.

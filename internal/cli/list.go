@@ -38,7 +38,7 @@ bperf opens each hardware, cache or software event to find out whether the machi
 		Example: `  bperf list hw cache
   bperf list 'sched:*' faults
   bperf list --json pmu | jq -r '.[].EventName'`,
-		ValidArgs: []string{"hw", "sw", "cache", "tool", "pmu", "raw", "breakpoint", "tracepoint"},
+		ValidArgs: []string{"hw", "sw", "cache", "tool", "pmu", "raw", "breakpoint", "tracepoint", "metric", "metricgroup"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l.err = cmd.ErrOrStderr()
 			l.machine = hostWith(eventFiles, func(s string) { fmt.Fprintf(l.err, "Warning: %s\n", printable.Lines(s)) })

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,8 +10,7 @@ import (
 // completeOpposites adds a flag --no-NAME for each switch, if a shell completes a word that can be one: cobra completes only the names of flags.
 func completeOpposites(root *cobra.Command, args []string) {
 	last := len(args) - 1
-	completes := last > 0 && slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}, args[0])
-	if !completes || !strings.HasPrefix(args[last], "--no") {
+	if !completes(args) || !strings.HasPrefix(args[last], "--no") {
 		return
 	}
 	cmd, _, err := root.Find(args[1:last])

@@ -54,6 +54,8 @@ func execute(name string, args []string, out io.Writer) error {
 		return err
 	}
 	completeOpposites(root, args)
+	completeValues(root, args)
+	completeListsInBash(root, args)
 	onNodes(root, args)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
@@ -150,6 +152,7 @@ func addCommands(root *cobra.Command, args []string) {
 		root.AddCommand(c.make())
 	}
 	root.AddCommand(newManCommand())
+	addTopics(root)
 }
 
 // isCommand reports whether a command of cobra's or of bperf's has this name.
@@ -175,7 +178,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 
 // completeFlag makes shells complete a flag of the command with these values.
 func completeFlag(cmd *cobra.Command, name string, values []string) {
-	if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := cmd.RegisterFlagCompletionFunc(name, oneOf(values...).function()); err != nil {
 		panic(err) // cannot happen: the flag exists
 	}
 }

@@ -25,10 +25,15 @@ var failsAsPerf = []string{"record", "report", "script", "annotate", "diff", "ev
 // failure returns the error that a command returned, with perf's status for it.
 func failure(cmd *cobra.Command, err error) error {
 	var exit *exitError
-	if err == nil || errors.As(err, &exit) || !slices.Contains(failsAsPerf, cmd.Name()) || cmd.Parent() != cmd.Root() {
+	if err == nil || errors.As(err, &exit) || !failsLikePerf(cmd) {
 		return err
 	}
 	return &exitError{Status: statusFailed, Err: err}
+}
+
+// failsLikePerf reports whether a command is one of failsAsPerf.
+func failsLikePerf(cmd *cobra.Command) bool {
+	return slices.Contains(failsAsPerf, cmd.Name()) && cmd.Parent() == cmd.Root()
 }
 
 // exitError ends bperf with its own exit status. Without Err, nothing is printed.

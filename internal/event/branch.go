@@ -26,13 +26,16 @@ const (
 		perfdata.BranchPrivSave | perfdata.BranchCounters
 )
 
+// BranchKinds returns the words that ParseBranches knows, in alphabetical order.
+func BranchKinds() []string { return slices.Sorted(maps.Keys(branchKinds)) }
+
 // ParseBranches parses a comma-separated list of branch kinds, as in perf record -j, and returns the value for the field branch_sample_type
 // of struct perf_event_attr. If the list has only modes and extras, it selects all branches.
 func ParseBranches(list string) (kinds perfdata.BranchSampleType, err error) {
 	for word := range strings.SplitSeq(list, ",") {
 		bit, known := branchKinds[word]
 		if !known {
-			return 0, fmt.Errorf("there is no kind of branch %q; there are %s", word, strings.Join(slices.Sorted(maps.Keys(branchKinds)), ", "))
+			return 0, fmt.Errorf("there is no kind of branch %q; there are %s", word, strings.Join(BranchKinds(), ", "))
 		}
 		kinds |= bit
 	}

@@ -101,6 +101,28 @@ func resolveCgroups(root fs.FS, names []string) ([]Cgroup, error) {
 	return groups, nil
 }
 
+// CgroupsBelow returns the names of the cgroups directly below one, at most limit of them. An empty name is that of the root.
+func CgroupsBelow(name string, limit int) ([]string, error) {
+	h, err := findHierarchy(os.DirFS("/"))
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.Open(h.dir(name))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(limit)
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, err
+}
+
 // inFS converts an absolute path to a path of fs.FS.
 func inFS(abs string) string {
 	if abs == "/" {

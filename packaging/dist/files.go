@@ -26,7 +26,7 @@ type file struct {
 // Where packages install files. `make install` has the same directories.
 const (
 	docDir  = "/usr/share/doc/bperf"
-	manDir  = "/usr/share/man/man1"
+	manDir  = "/usr/share/man"
 	unitDir = "/usr/lib/systemd/system"
 )
 
@@ -83,18 +83,19 @@ func manPages(ctx context.Context, bperf, dir string) ([]file, error) {
 	if _, err := output(exec.CommandContext(ctx, bperf, "man", dir)); err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(dir)
+	pages, err := filepath.Glob(filepath.Join(dir, "*", "*"))
 	if err != nil {
 		return nil, err
 	}
 	var files []file
-	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+	for _, page := range pages {
+		data, err := os.ReadFile(page)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, file{tarball: path.Join("man", e.Name()), data: data, mode: 0o644},
-			file{path: path.Join(manDir, e.Name()+".gz"), data: compressed(data), mode: 0o644})
+		name := path.Join(filepath.Base(filepath.Dir(page)), filepath.Base(page))
+		files = append(files, file{tarball: path.Join("man", name), data: data, mode: 0o644},
+			file{path: path.Join(manDir, name+".gz"), data: compressed(data), mode: 0o644})
 	}
 	return files, nil
 }

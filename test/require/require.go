@@ -38,11 +38,15 @@ func missing(t testing.TB, fatal bool, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Tools is for tests that run the named programs. In CI this machine must have them (needed in test/plan.go); guests do not have them.
+// Tools is for tests that use the named programs, or the files at these paths. In CI this machine must have them (needed in test/plan.go); guests do not have them.
 func Tools(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if _, err := exec.LookPath(name); err != nil {
+		_, err := exec.LookPath(name)
+		if filepath.IsAbs(name) {
+			_, err = os.Stat(name)
+		}
+		if err != nil {
 			missing(t, os.Getenv("CI") != "" && !IsGuest(), "needs %s", name)
 		}
 	}
