@@ -103,12 +103,15 @@ func environment() []fact {
 	return []fact{
 		{compatVariable, "The default of --compat.", withFlag("compat")},
 		{eventfile.Variable, "The default of --event-files.", withFlag("event-files")},
+		{"BROWSER", "The browser that --http opens (default xdg-open).", withFlag("http")},
+		{"CACHE_DIRECTORY", "The directory for what was fetched from debuginfod, unless $DEBUGINFOD_CACHE_PATH is set. systemd sets it.", commands("serve")},
 		{"DEBUGINFOD_CACHE_PATH", "The directory for what was fetched (default $XDG_CACHE_HOME/debuginfod_client).", debuginfod},
 		{"DEBUGINFOD_HEADERS_FILE", "A file with headers of requests, one on a line.", debuginfod},
 		{"DEBUGINFOD_MAXSIZE", "The largest file to fetch, in bytes.", debuginfod},
 		{"DEBUGINFOD_MAXTIME", "The most time for a whole file, in seconds.", debuginfod},
 		{"DEBUGINFOD_TIMEOUT", "How long to wait for a server that sends nothing, in seconds.", debuginfod},
 		{"DEBUGINFOD_URLS", "The debuginfod servers to ask for what is not on this machine. Without it bperf contacts none.", debuginfod},
+		{"DISPLAY, WAYLAND_DISPLAY", "The screen. Without it --http opens no browser.", withFlag("http")},
 		{"GOGC", "How much memory bperf may use before it looks for free memory, as of all programs in Go. Without it bperf " +
 			"chooses a value.", withFlag("input").or(commands("diff"))},
 		{"HOME", "The directory of ~ in FILES.", everywhere},
@@ -118,7 +121,9 @@ func environment() []fact {
 		{"PATH", "Where to look for the COMMAND.", runsCommand},
 		{"PERF_CONFIG", "The only file of perf's configuration to read.", readsConfig},
 		{event.CPUVariable, "The CPU whose events are known, in place of this machine's, such as GenuineIntel-6-8E-A.", vendor},
-		{"TERM", "\"dumb\" makes bperf print tables instead of a screen.", commands("top")},
+		{"SUDO_UID, DOAS_USER, PKEXEC_UID", "On whose behalf root runs bperf: --http opens no browser of root's.", withFlag("http")},
+		{"TERM", "\"dumb\" makes bperf print tables instead of a screen.", commands("top", "report")},
+		{"XDG_RUNTIME_DIR", "The directory for the file that leads a browser to --http.", withFlag("http")},
 		{"XDG_CACHE_HOME", "The directory for caches (default ~/.cache).", vendor.or(readsSymbols)},
 	}
 }
