@@ -195,6 +195,7 @@ func TestTopOnTerminal(t *testing.T) {
 
 // TestTopFunctionsOnTerminal looks for the callers of a function of this process, and ends while it samples.
 func TestTopFunctionsOnTerminal(t *testing.T) {
+	require.NoKernel(t)
 	require.Root(t)
 	ended := make(chan struct{})
 	var burner sync.WaitGroup

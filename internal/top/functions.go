@@ -124,24 +124,41 @@ func (f *Functions) Columns() []Column { return FunctionColumns(f.list) }
 
 // Next returns the samples since the last call. It waits until there are new ones.
 func (f *Functions) Next(ctx context.Context) (*Reading, error) {
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-f.ready:
-	case <-f.ended:
+	for {
 		select {
-		case <-f.ready: // the last ones
-		default:
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			if f.err == nil {
-				return nil, io.EOF
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-f.ready:
+		case <-f.ended:
+			select {
+			case <-f.ready: // the last ones
+			default:
+				return nil, f.end()
 			}
-			return nil, f.err
+		}
+		if r, err := f.reading(); r != nil || err != nil {
+			return r, err
 		}
 	}
+}
+
+// end returns why sampling has ended.
+func (f *Functions) end() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.err == nil {
+		return io.EOF
+	}
+	return f.err
+}
+
+// reading returns the samples since the last reading. It returns nil if the last reading already had those that ready announced.
+func (f *Functions) reading() (*Reading, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.sums.now.window == 0 {
+		return nil, nil
+	}
 	r := f.sums.reading()
 	share, err := f.own.share(r.Window)
 	if err != nil {

@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -183,5 +184,22 @@ func TestCallersBounded(t *testing.T) {
 	if text, err := s.examine(s.functions[functionKey{path: "/path/spin", name: "burn", start: 0x1000}].id); err != nil ||
 		!strings.Contains(text, "Callers, in % of its 1 samples since 08:00:02:\n100.00  main") {
 		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// TestFunctionsAnnouncedTwice adds two intervals before the first is read. The second one's announcement must not lead to an empty reading.
+func TestFunctionsAnnouncedTwice(t *testing.T) {
+	f := &Functions{ready: make(chan struct{}, 1), ended: make(chan struct{}), sums: newFunctionSums(false, 1)}
+	for n := range 2 {
+		p := newProfile(n)
+		p.sample(0, 10, p.frame("spin", "burn"))
+		f.add(p.Profile)
+	}
+	if r, err := f.reading(); err != nil || r == nil || r.Window != 2*window {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	close(f.ended)
+	if r, err := f.Next(t.Context()); r != nil || err != io.EOF {
+		t.Errorf("%+v, %v, want the end", r, err)
 	}
 }
