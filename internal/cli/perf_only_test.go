@@ -168,7 +168,7 @@ func TestPerfOnly(t *testing.T) {
 		status int
 		stderr string
 	}{
-		{"report --gtk", statusBadOption, "Error: only perf has --gtk: bperf always writes text\n"},
+		{"report --gtk", statusBadOption, "Error: only perf has --gtk: bperf opens no windows\n"},
 		{"report --itra=b", statusBadOption, "Error: only perf has --itrace: "},
 		{"script -l", statusBadOption, "Error: only perf has --list: "},
 		{"script flamegraph", statusBadOption, "Error: only perf has script flamegraph: "},
