@@ -82,6 +82,7 @@ func TestManReferences(t *testing.T) {
 
 // TestManStatuses wants each exit status that the page of a command in docs names in its man page.
 func TestManStatuses(t *testing.T) {
+	require.NoKernel(t)
 	for name, paths := range map[string][]string{
 		"stat": {"stat"}, "record": {"record"}, "profile": {"profile"}, "doctor": {"doctor"}, "list": {"list"}, "counters": {"counters"},
 		"top": {"top"}, "config": {"config"}, "prog": {"prog list", "prog show", "prog stats", "prog watch"},
@@ -138,6 +139,7 @@ func documentedStatuses(page string) map[string]bool {
 
 // TestManEnvironment wants each environment variable that the code reads in a man page.
 func TestManEnvironment(t *testing.T) {
+	require.NoKernel(t)
 	constants, read := make(map[string]string), make(map[string]string) // name to value; name, or value in quotes, to the place
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
