@@ -28,7 +28,7 @@ func TestFilterNotRun(t *testing.T) {
 		lost := 0
 		cfg.Notify = func(s string) {
 			t.Log(s)
-			if strings.Contains(s, fmt.Sprintf(": %d samples are lost: the kernel does not run a filter", within)) {
+			if strings.Contains(s, fmt.Sprintf(": %d samples are lost: the kernel takes none", within)) {
 				lost++
 			}
 		}
