@@ -93,7 +93,7 @@ func (i *Instruction) html(b *strings.Builder, events int) {
 			b.WriteString(`<td class="n"></td>`)
 			continue
 		}
-		fmt.Fprintf(b, `<td class="n" style="background: rgb(var(--hot) / %.2f)" title="%d samples">%.2f</td>`, v.heat(), v.Samples, v.Percent)
+		fmt.Fprintf(b, `<td class="n" style="background: rgb(var(--hot) / %.2f)" title="%d samples">%.2f</td>`, v.Heat(), v.Samples, v.Percent)
 	}
 	text := i.Text
 	if i.Target != "" {
@@ -102,8 +102,8 @@ func (i *Instruction) html(b *strings.Builder, events int) {
 	fmt.Fprintf(b, `<td class="n">%s</td><td title="%s">%s</td></tr>`+"\n", i.Address, i.Bytes, escape(text))
 }
 
-// heat returns the strength of an instruction's colour, from 0 to 1: 0.5 at 5 %.
-func (v Value) heat() float64 { return 1 - math.Exp2(-v.Percent/5) }
+// Heat returns the strength of an instruction's colour, from 0 to 1: 0.5 at 5 %.
+func (v Value) Heat() float64 { return 1 - math.Exp2(-v.Percent/5) }
 
 // escape makes text safe in an element, and in an attribute in double quotes. A + could begin a letter in UTF-7, for a reader that guesses
 // the encoding.

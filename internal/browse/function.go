@@ -87,7 +87,7 @@ func instruction(out *bytes.Buffer, i *annotate.Instruction) {
 	if v := &i.Values[0]; v.Samples == 0 {
 		out.WriteString("<td></td>")
 	} else {
-		heat := int(math.Ceil(heats * (1 - math.Exp2(-v.Percent/5))))
+		heat := int(math.Ceil(heats * v.Heat()))
 		fmt.Fprintf(out, "<td class=\"h%d\" title=\"%d samples\">%.2f %%</td>", min(heats, max(1, heat)), v.Samples, v.Percent)
 	}
 	what := i.Text

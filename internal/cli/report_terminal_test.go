@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,10 +69,7 @@ func TestReportStops(t *testing.T) {
 	require.NoKernel(t)
 	term := newTerminal(t, 100, 24)
 	before := term.settings(t)
-	shell := exec.Command("sh", "-c", `set -m; "$@"; echo stopped $?; read line; fg >/dev/null; echo ended $?`, "sh",
-		fmt.Sprintf("/proc/%d/exe", os.Getpid()), "report", "-i", writeWalk(t), "--kallsyms", kernelSymbols(t, walkSymbols))
-	shell.Env = bperf().Env
-	term.start(t, shell)
+	shell := term.startJob(t, "report", "-i", writeWalk(t), "--kallsyms", kernelSymbols(t, walkSymbols))
 	term.await(t, `sum_up`)
 	term.press(t, "/sum_up\ra")
 	term.await(t, `Instructions of`)

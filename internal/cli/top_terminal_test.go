@@ -236,6 +236,16 @@ func burn(ended <-chan struct{}) (x uint64) {
 	}
 }
 
+// startJob starts bperf as the job of a shell, which says "stopped" or "ended" with the status, and continues it after a line of input. This
+// needs a shell with job control: nobody could continue a process that is alone in its session, and the kernel does not stop it.
+func (t *terminal) startJob(test *testing.T, args ...string) *exec.Cmd {
+	test.Helper()
+	shell := exec.Command("sh", append([]string{"-c", `set -m; "$@"; echo stopped $?; read line; fg >/dev/null; echo ended $?`,
+		"sh", fmt.Sprintf("/proc/%d/exe", os.Getpid())}, args...)...)
+	shell.Env = bperf().Env
+	return t.start(test, shell)
+}
+
 // TestTopStops stops top by a key and by a signal. The terminal must be restored while it is stopped, and show the screen again afterwards.
 func TestTopStops(t *testing.T) {
 	require.Root(t)
@@ -247,12 +257,7 @@ func TestTopStops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			term := newTerminal(t, 100, 24)
 			before := term.settings(t)
-			// This needs a shell with job control: nobody could continue a process that is alone in its session, and the kernel does not
-			// stop it.
-			shell := exec.Command("sh", "-c", `set -m; "$@"; echo stopped $?; read line; fg >/dev/null; echo ended $?`,
-				"sh", fmt.Sprintf("/proc/%d/exe", os.Getpid()), "top", "-d", "0.1", fmt.Sprint(id))
-			shell.Env = bperf().Env
-			term.start(t, shell)
+			shell := term.startJob(t, "top", "-d", "0.1", fmt.Sprint(id))
 			term.await(t, `bperf_test_scr`)
 			stop(t, term)
 			term.await(t, `stopped`)

@@ -22,6 +22,15 @@ func (p *Profile) isFull() bool {
 	return p.limit > 0 && p.step >= lastStep && len(p.samples.all) >= p.limit
 }
 
+// insert adds a sample with its time rounded down, and makes room if that was the last.
+func (p *Profile) insert(s Sample) {
+	if p.step > 0 {
+		s.Time -= s.Time % p.step
+	}
+	p.samples.add(s)
+	p.merge()
+}
+
 // merge rounds times until the samples fit, or until that no longer helps.
 func (p *Profile) merge() {
 	for p.limit > 0 && len(p.samples.all) > p.limit && p.step < lastStep {

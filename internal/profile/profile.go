@@ -273,14 +273,10 @@ func (p *Profile) Add(s Sample) {
 		p.cut += s.Count
 		return
 	}
-	if p.step > 0 {
-		s.Time -= s.Time % p.step
-	}
 	event := &p.Events[s.Event]
 	event.Samples += s.Count
 	event.Value += s.Value
-	p.samples.add(s)
-	p.merge()
+	p.insert(s)
 }
 
 // CutCallees removes what the matching functions called: each sample becomes one in the outermost function on its stack that matches. Samples
@@ -333,10 +329,6 @@ func (p *Profile) Take(o *Profile) {
 			continue
 		}
 		s.Stack = ids[s.Stack]
-		if p.step > 0 {
-			s.Time -= s.Time % p.step
-		}
-		p.samples.add(s)
-		p.merge()
+		p.insert(s)
 	}
 }

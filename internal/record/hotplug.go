@@ -80,7 +80,7 @@ func (s *sources) joinEvent(o *opened, at scope) error {
 		case o.kind == programOutput:
 			err = s.cfg.Programs.Connect(o.output, at.cpu, o.fds[i].FD())
 		case o.kind == userChains:
-			err = s.unwinder.Output(at.cpu, o.fds[i])
+			err = s.unwinder.Output(at.cpu, o.fds[i].FD())
 		case o.kind == offCPUSamples:
 			err = s.offCPU.recorder.Output(at.cpu, o.fds[i].FD())
 		case s.enabled && o.switched():

@@ -7,8 +7,6 @@ import (
 
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/offcpu"
-	"github.com/bperf/bperf/internal/perfevent"
-	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/target"
 	"github.com/bperf/bperf/perfdata"
 )
@@ -92,23 +90,11 @@ func (s *sources) openOffCPUEvent() error {
 	if o == nil {
 		return nil
 	}
-	online, err := procfs.OnlineCPUs()
-	if err != nil {
-		return err
+	output := func(int, int) error { return nil }
+	if s.offCPU.recorder != nil {
+		output = s.offCPU.recorder.Output
 	}
-	var scopes []scope
-	for _, cpu := range online {
-		scopes = append(scopes, scope{cpu, perfevent.AnyThread})
-	}
-	if err := s.openEvent(o, scopes); err != nil || s.offCPU.recorder == nil {
-		return err
-	}
-	for i, fd := range o.fds {
-		if err := s.offCPU.recorder.Output(o.scopes[i].cpu, fd.FD()); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.openOutput(o, output)
 }
 
 // follow adds threads to measure. f may be nil.

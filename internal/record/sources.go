@@ -519,3 +519,25 @@ func (s *sources) close() {
 	s.unwinder.close()
 	s.order, s.rings = nil, nil
 }
+
+// openOutput opens an event that BPF programs write to, on all CPUs for any target: programs may write on any CPU. output lets them write to
+// the event's descriptor on a CPU.
+func (s *sources) openOutput(o *opened, output func(cpu, fd int) error) error {
+	online, err := procfs.OnlineCPUs()
+	if err != nil {
+		return err
+	}
+	var scopes []scope
+	for _, cpu := range online {
+		scopes = append(scopes, scope{cpu, perfevent.AnyThread})
+	}
+	if err := s.openEvent(o, scopes); err != nil {
+		return err
+	}
+	for i, fd := range o.fds {
+		if err := output(o.scopes[i].cpu, fd.FD()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/internal/event"
-	"github.com/bperf/bperf/internal/perfevent"
-	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/record/chains"
 	"github.com/bperf/bperf/internal/record/snapshot"
 	"github.com/bperf/bperf/internal/userstack"
@@ -96,25 +94,12 @@ func (s *sources) openChains() error {
 	if s.unwinder == nil {
 		return nil
 	}
-	online, err := procfs.OnlineCPUs()
-	if err != nil {
-		return err
-	}
-	var scopes []scope
-	for _, cpu := range online {
-		scopes = append(scopes, scope{cpu, perfevent.AnyThread})
-	}
 	for _, o := range s.events {
 		if o.kind != userChains {
 			continue
 		}
-		if err := s.openEvent(o, scopes); err != nil {
+		if err := s.openOutput(o, s.unwinder.Output); err != nil {
 			return err
-		}
-		for i, fd := range o.fds {
-			if err := s.unwinder.Output(o.scopes[i].cpu, fd); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

@@ -9,8 +9,6 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog/linear"
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/kernel"
-	"github.com/bperf/bperf/internal/perfevent"
-	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/perfdata"
 )
 
@@ -35,21 +33,14 @@ func (s *sources) openOutputs() error {
 		if o.kind != programOutput {
 			continue
 		}
-		online, err := procfs.OnlineCPUs()
-		if err != nil {
-			return err
-		}
-		var scopes []scope
-		for _, cpu := range online {
-			scopes = append(scopes, scope{cpu, perfevent.AnyThread})
-		}
-		if err := s.openEvent(o, scopes); err != nil {
-			return err
-		}
-		for i, fd := range o.fds {
-			if err := s.cfg.Programs.Connect(o.output, o.scopes[i].cpu, fd.FD()); err != nil {
+		err := s.openOutput(o, func(cpu, fd int) error {
+			if err := s.cfg.Programs.Connect(o.output, cpu, fd); err != nil {
 				return fmt.Errorf("let programs write to the recording: %w", err)
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil

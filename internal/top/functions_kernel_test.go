@@ -50,14 +50,7 @@ func TestFunctions(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := openFunctions(t, target.Spec{System: true}, true)
-	next := func() *Reading {
-		t.Helper()
-		r, err := f.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
+	next := func() *Reading { return nextOf(t, f) }
 	next() // it samples
 	var running sync.WaitGroup
 	for _, l := range loads {

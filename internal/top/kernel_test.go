@@ -53,14 +53,7 @@ func TestTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := uint64(cmd.Process.Pid)
-	next := func() *Reading {
-		t.Helper()
-		r, err := tasks.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
+	next := func() *Reading { return nextOf(t, tasks) }
 	calls := 0.0
 	count := func(r *Reading) {
 		if row := rowOf(r, id); row != nil {
@@ -169,14 +162,7 @@ func TestProgramsComeAndGo(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	next := func() *Reading {
-		t.Helper()
-		r, err := programs.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
+	next := func() *Reading { return nextOf(t, programs) }
 	if r := next(); len(r.Rows) != 0 {
 		t.Errorf("before any was loaded: %v", texts(r.Rows))
 	}
@@ -249,4 +235,14 @@ func idOf(t *testing.T, p *ebpf.Program) uint64 {
 	}
 	id, _ := info.ID()
 	return uint64(id)
+}
+
+// nextOf returns the next reading of a source.
+func nextOf(t *testing.T, s Source) *Reading {
+	t.Helper()
+	r, err := s.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }

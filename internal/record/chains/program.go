@@ -83,8 +83,8 @@ func (p *Program) Attach(e *perfevent.Event) error {
 }
 
 // Output makes the program write the chains of a CPU to an event: a software event bpf-output that is open for all tasks on that CPU.
-func (p *Program) Output(cpu int, e *perfevent.Event) error {
-	if err := p.objects.Maps[chainsMapOutputs].Put(uint32(cpu), uint32(e.FD())); err != nil {
+func (p *Program) Output(cpu, fd int) error {
+	if err := p.objects.Maps[chainsMapOutputs].Put(uint32(cpu), uint32(fd)); err != nil {
 		return fmt.Errorf("let a BPF program write to the ring buffer of CPU %d: %w", cpu, err)
 	}
 	return nil
