@@ -38,6 +38,7 @@ func TestStatUnprivileged(t *testing.T) {
 
 // TestRecordUnprivileged records only user mode of an event there, and fails for an event in the kernel.
 func TestRecordUnprivileged(t *testing.T) {
+	require.AnyArch(t)
 	require.Paranoid(t, 2)
 	got := run(t, nobody(t, bperf("record", "-q", "-e", "page-faults", "-c", "1", "-o", "-", "true")))
 	if got.status != 0 {

@@ -100,6 +100,7 @@ func TestCompleteValues(t *testing.T) {
 
 // TestCompleteEveryValue wants an answer for the value of each flag, also without the rights of root, and no file where there are none.
 func TestCompleteEveryValue(t *testing.T) {
+	require.NoKernel(t)
 	for _, cmd := range newRootCommand("bperf", nil).Commands() {
 		if cmd.Hidden || isTopic(cmd) {
 			continue
@@ -120,6 +121,7 @@ func TestCompleteEveryValue(t *testing.T) {
 
 // TestCompleteUnprivileged completes what needs root to see without it.
 func TestCompleteUnprivileged(t *testing.T) {
+	require.AnyArch(t)
 	for _, tt := range []struct {
 		args []string
 		want string

@@ -97,6 +97,7 @@ func TestConfiguredReport(t *testing.T) {
 
 // TestConfiguredSharing expects that bperf shares an event that the configuration names, and no other.
 func TestConfiguredSharing(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	require.BPFFS(t)
 	configure(t, "[stat]\nbpf-counter-events = cpu-clock,page-faults:u\n[colors]\nfoo = bar\n")

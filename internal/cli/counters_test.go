@@ -205,6 +205,7 @@ func (p place) session(t *testing.T, args ...string) (end func(os.Signal), pid i
 
 // TestCounters shows two sessions, what remains when one is killed, and that nothing remains when both have ended.
 func TestCounters(t *testing.T) {
+	require.AnyArch(t)
 	p := newPlace(t)
 	none := result{stdout: "No counters are shared.\n"}
 	if got := run(t, p.bperf("counters")); got != none {
@@ -271,6 +272,7 @@ func TestCounters(t *testing.T) {
 
 // TestCountersUnprivileged runs as nobody while a session shares counters.
 func TestCountersUnprivileged(t *testing.T) {
+	require.AnyArch(t)
 	p := newPlace(t)
 	p.session(t, "-e", "cpu-clock", "-a")
 	cmd := p.bperf("counters")
@@ -286,6 +288,7 @@ func TestCountersUnprivileged(t *testing.T) {
 
 // TestStatVerboseShared expects the number of sessions of a shared event, and nothing for events that are not shared.
 func TestStatVerboseShared(t *testing.T) {
+	require.AnyArch(t)
 	p := newPlace(t)
 	p.session(t, "-e", "cpu-clock", "-a")
 	got := run(t, p.bperf("stat", "-v", "-a", "-e", "page-faults:b,cpu-clock:b,cpu-clock", "sleep", "0.01"))

@@ -11,6 +11,7 @@ import (
 )
 
 func TestEvlist(t *testing.T) {
+	require.NoKernel(t)
 	group, pipe := filepath.Join(recordings, "group.data"), filepath.Join(recordings, "pipetracepoint.data")
 	for _, tt := range []struct {
 		args   []string

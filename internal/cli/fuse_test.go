@@ -18,6 +18,7 @@ import (
 // TestFilesThatDoNotAnswer runs a process whose executable is on a file system that has stopped answering. A command that read the file
 // would never end, not even by SIGKILL.
 func TestFilesThatDoNotAnswer(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	require.FUSE(t)
 	dir := t.TempDir()

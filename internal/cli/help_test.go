@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bperf/bperf/internal/bpfprog"
+	"github.com/bperf/bperf/test/require"
 )
 
 // everyCommand calls do for each command with a help text.
@@ -30,6 +31,7 @@ func everyCommand(t *testing.T, do func(t *testing.T, cmd *cobra.Command)) {
 
 // TestPlaceholders wants the values of options named by what they mean, in capitals, and not by types of Go.
 func TestPlaceholders(t *testing.T) {
+	require.NoKernel(t)
 	capital := regexp.MustCompile(`[A-Z]`)
 	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {
 		cmd.InitDefaultHelpFlag()
@@ -55,6 +57,7 @@ func TestPlaceholders(t *testing.T) {
 
 // TestExamples wants examples in the help of each command that does something, with options that it takes.
 func TestExamples(t *testing.T) {
+	require.NoKernel(t)
 	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {
 		if cmd.Name() == "help" || cmd.Parent() != nil && cmd.Parent().Name() == "completion" || isTopic(cmd) {
 			return // cobra's
@@ -88,6 +91,7 @@ func TestExamples(t *testing.T) {
 
 // TestTopics wants texts that fit a terminal, in the list of bperf help, with examples that bperf takes.
 func TestTopics(t *testing.T) {
+	require.NoKernel(t)
 	overview := runHere(t, "help").stdout
 	for name, want := range map[string]string{"events": "sched:sched_switch", "selectors": "pinned:PATH", "formats": "speedscope"} {
 		got := runHere(t, "help", name)

@@ -26,6 +26,7 @@ func TestIntervalFlags(t *testing.T) {
 
 // TestIntervals runs commands with intervals in units, and asks nodes in numbers.
 func TestIntervals(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	got := run(t, bperf("stat", "-I500ms", "--interval-count", "1", "-x,", "-e", "cpu-clock", "sleep", "60"))
 	if lines := strings.Split(strings.TrimSpace(got.stderr), "\n"); got.status != 0 || len(lines) != 1 || !strings.Contains(lines[0], ",cpu-clock,") {

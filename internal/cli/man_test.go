@@ -30,6 +30,7 @@ func manPage(cmd *cobra.Command) string {
 
 // TestManDefaults wants each default that the help of a command shows in its man page.
 func TestManDefaults(t *testing.T) {
+	require.NoKernel(t)
 	seen := 0
 	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {
 		page := manPage(cmd)
@@ -54,6 +55,7 @@ func TestManDefaults(t *testing.T) {
 
 // TestManReferences wants the sections that each page has, and the pages of bperf that it refers to.
 func TestManReferences(t *testing.T) {
+	require.NoKernel(t)
 	pages := make(map[string]bool)
 	everyCommand(t, func(_ *testing.T, cmd *cobra.Command) { pages[pageName(cmd)] = true })
 	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {

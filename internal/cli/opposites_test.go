@@ -3,10 +3,13 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"github.com/bperf/bperf/test/require"
 )
 
 // TestCompleteOpposites completes the names that turn switches off.
 func TestCompleteOpposites(t *testing.T) {
+	require.NoKernel(t)
 	for _, tt := range []struct {
 		args, want string // what the completion has to contain; empty for nothing
 		not        string

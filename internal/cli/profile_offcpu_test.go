@@ -22,6 +22,7 @@ func TestProfileBlockedRefuses(t *testing.T) {
 
 // TestProfileBlocked profiles a sleeping command with --off-cpu and --wall.
 func TestProfileBlocked(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	sleep := program.Program{Body: program.Sleep, Times: 20, Exit: 3}.Write(t)
 	for _, tt := range []struct {

@@ -124,6 +124,7 @@ func TestProfile(t *testing.T) {
 
 // TestProfileIntervals writes a line, or a file, for each interval.
 func TestProfileIntervals(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	cmd := bperf("profile", "-q", "-e", "cpu-clock", "-F", "99", "-a", "-I", "0.1", "--format", "json", "--by", "cpu")
 	stdout, _, stderr := startReading(t, cmd)

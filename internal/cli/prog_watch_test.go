@@ -223,6 +223,7 @@ func TestProgWatch(t *testing.T) {
 
 // TestProgWatchText watches a bperf session, whose programs have source lines, and checks that it ends when its output has no reader.
 func TestProgWatchText(t *testing.T) {
+	require.AnyArch(t)
 	p := newPlace(t)
 	cmd := bperf("prog", "watch")
 	stdout, stderr := startWatching(t, cmd)

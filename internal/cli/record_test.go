@@ -160,6 +160,7 @@ func calls(t *testing.T, times uint64, exit uint8) string {
 
 // TestRecordSummary expects the exit status of the command, perf's two last lines, and a backup of an existing file.
 func TestRecordSummary(t *testing.T) {
+	require.AnyArch(t)
 	path := calls(t, 100, 7)
 	cmd := recordCommand(t, "-o", "perf.data", "-e", getppidEvent, "-c", "1", path)
 	got := run(t, cmd)
@@ -184,6 +185,7 @@ func TestRecordSummary(t *testing.T) {
 
 // TestRecordMaxSize ends at a size what would never end, and its command with it.
 func TestRecordMaxSize(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	const limit, ring = 64 << 10, 16 << 10
 	cmd := recordCommand(t, "-o", "perf.data", "-e", "cpu-clock", "-m", "16K", "--no-bpf-event", "--max-size", "64K", "sh", "-c", "while :; do :; done")
@@ -244,6 +246,7 @@ func TestRecordNoCommand(t *testing.T) {
 
 // TestRecordPipe writes to a pipe, with and without -o, and reads the stream.
 func TestRecordPipe(t *testing.T) {
+	require.AnyArch(t)
 	path := calls(t, 1000, 0)
 	for _, args := range [][]string{{"-o", "-"}, {}, {"-o", "-", "-z"}} {
 		cmd := recordCommand(t, append(args, "-e", getppidEvent, path)...)
@@ -299,6 +302,7 @@ func TestRecordUser(t *testing.T) {
 
 // TestRecordSignals expects that a signal leaves a complete file and kills bperf. SIGKILL leaves what was written by then.
 func TestRecordSignals(t *testing.T) {
+	require.AnyArch(t)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGKILL} {
 		cmd := recordCommand(t, "-o", "perf.data", "-a", "-e", "cpu-clock", "-F", "200", "--no-buffering")
 		var stderr bytes.Buffer
@@ -335,6 +339,7 @@ func TestRecordSignals(t *testing.T) {
 
 // TestNoHangup runs as if under nohup(1): a hangup ends neither bperf nor its command.
 func TestNoHangup(t *testing.T) {
+	require.AnyArch(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -351,6 +356,7 @@ func TestNoHangup(t *testing.T) {
 
 // TestRecordOffCPUKilled expects that a killed bperf leaves no BPF program behind, and a file with the blocked times that ended before.
 func TestRecordOffCPUKilled(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	file := filepath.Join(t.TempDir(), "perf.data")
 	cmd := bperf("record", "--off-cpu=0", "-n", "-e", "cpu-clock", "-o", file, "sh", "-c", "while :; do sleep 0.1; done")

@@ -227,6 +227,7 @@ func kernelSymbols(t *testing.T, symbols string) string {
 
 // TestReportModes prints branches, accesses to memory, and the keys of both.
 func TestReportModes(t *testing.T) {
+	require.NoKernel(t)
 	symbols := kernelSymbols(t, hardwareSymbols)
 	got := map[string]string{}
 	for _, tt := range hardwareReports {
@@ -256,6 +257,7 @@ func TestReportModesBesidePerf(t *testing.T) {
 
 // TestReportModesElsewhere checks what other outputs do with a recording of branches.
 func TestReportModesElsewhere(t *testing.T) {
+	require.NoKernel(t)
 	input, symbols := branchRecording(t), kernelSymbols(t, hardwareSymbols)
 	for _, tt := range []struct {
 		args []string

@@ -87,6 +87,7 @@ func TestReportTracepointsBesidePerf(t *testing.T) {
 
 // TestTraceDiff compares what tracepoints recorded in two recordings.
 func TestTraceDiff(t *testing.T) {
+	require.NoKernel(t)
 	file := filepath.Join(recordings, "tracepoint.data")
 	for _, args := range [][]string{{"diff", "-s", "trace", file, file}, {"report", "-s", "trace", "-i", file, "--diff", file}} {
 		if got := runHere(t, args...); got.status != 0 || !strings.Contains(got.stdout, "    91.30%     +0.00%  fd: 0x00000003\n") {

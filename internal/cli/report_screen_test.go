@@ -19,6 +19,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 	"github.com/bperf/bperf/test/golden"
 	"github.com/bperf/bperf/test/perffile"
+	"github.com/bperf/bperf/test/require"
 )
 
 // walkSymbols is a copy of /proc/kallsyms for writeWalk.
@@ -173,6 +174,7 @@ func checkReportScreen(t *testing.T, s *reportScreen) {
 const toTheProgram = "/sum_up<enter><enter>"
 
 func TestReportScreen(t *testing.T) {
+	require.NoKernel(t)
 	recording := writeWalk(t)
 	symbols := kernelSymbols(t, walkSymbols)
 	for name, tt := range map[string]struct {
@@ -221,6 +223,7 @@ func TestReportScreen(t *testing.T) {
 
 // TestReportScreenHostile walks through rows and call trees whose names all have control characters.
 func TestReportScreenHostile(t *testing.T) {
+	require.NoKernel(t)
 	recording := writeHostile(t)
 	for _, width := range []int{20, 80, 300} {
 		s := reportScreenOf(t, width, 30, "-i", recording, "-s", "comm,dso,sym,cgroup")
@@ -232,6 +235,7 @@ func TestReportScreenHostile(t *testing.T) {
 
 // TestReportKeys presses keys, and checks what is then shown.
 func TestReportKeys(t *testing.T) {
+	require.NoKernel(t)
 	recording := writeWalk(t)
 	symbols := kernelSymbols(t, walkSymbols)
 	for _, tt := range []struct {
@@ -306,6 +310,7 @@ func TestReportReadsOnce(t *testing.T) {
 
 // TestReportBusy presses keys while the recording is read, and suspends bperf.
 func TestReportBusy(t *testing.T) {
+	require.NoKernel(t)
 	s := reportScreenOf(t, 80, 24, "-i", writeWalk(t))
 	_, cmd := s.Update(typed("<tab>")[0])
 	pressReport(t, s, "<down><tab>")

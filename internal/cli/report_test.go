@@ -122,6 +122,7 @@ func firstEvent(t *testing.T, input string) (string, int) {
 
 // TestReportQuiet expects the rows alone.
 func TestReportQuiet(t *testing.T) {
+	require.NoKernel(t)
 	input := filepath.Join(recordings, "callchain.data")
 	whole, quiet := runHere(t, "report", "-i", input), runHere(t, "report", "-q", "--header", "-i", input)
 	var rows []string
@@ -261,6 +262,7 @@ func TestInput(t *testing.T) {
 
 // TestReportRefuses checks that invalid options fail, and write nothing.
 func TestReportRefuses(t *testing.T) {
+	require.NoKernel(t)
 	input := filepath.Join(recordings, "callchain.data")
 	tests := []struct {
 		args   []string

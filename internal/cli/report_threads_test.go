@@ -38,6 +38,7 @@ func threadRecording(t *testing.T) string {
 
 // TestReportThreads prints the counts of threads in the order in which they ended.
 func TestReportThreads(t *testing.T) {
+	require.NoKernel(t)
 	const want = `
 #     PID  TID  faults   cpu-clock
         7    8       5        1234

@@ -28,6 +28,7 @@ func TestBuildOptions(t *testing.T) {
 }
 
 func TestUnknownCommand(t *testing.T) {
+	require.NoKernel(t)
 	for args, want := range map[string]string{
 		"sata":             `there is no command "sata"; did you mean "stat"?`,
 		"xyzzy":            `there is no command "xyzzy"`,
@@ -47,6 +48,7 @@ func TestUnknownCommand(t *testing.T) {
 
 // TestEveryCommand checks that bperf finds each command both alone and in the tree of all.
 func TestEveryCommand(t *testing.T) {
+	require.NoKernel(t)
 	names := 0
 	for _, cmd := range newRootCommand("bperf", nil).Commands() {
 		if isTopic(cmd) {
@@ -97,6 +99,7 @@ func TestCalledPerf(t *testing.T) {
 }
 
 func TestManPages(t *testing.T) {
+	require.NoKernel(t)
 	dir := t.TempDir()
 	if got := run(t, bperf("man", dir)); got.status != 0 {
 		t.Fatalf("status %d: %s", got.status, got.stderr)
@@ -126,6 +129,7 @@ func TestManPages(t *testing.T) {
 }
 
 func TestCompletion(t *testing.T) {
+	require.NoKernel(t)
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		if got := run(t, bperf("completion", shell)); got.status != 0 || !strings.Contains(got.stdout, "bperf") {
 			t.Errorf("%s: status %d, %d bytes", shell, got.status, len(got.stdout))
@@ -135,6 +139,7 @@ func TestCompletion(t *testing.T) {
 
 // TestOutputLost writes to a standard output that fails. Losing output must be an error, even for help.
 func TestOutputLost(t *testing.T) {
+	require.AnyArch(t)
 	config := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(config, []byte("[report]\nsort = comm\n"), 0o600); err != nil {
 		t.Fatal(err)

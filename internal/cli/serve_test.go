@@ -189,6 +189,7 @@ func TestServeReload(t *testing.T) {
 
 // TestServeKilled checks that no BPF program of a daemon that was killed stays.
 func TestServeKilled(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	d := startServe(t)
 	own := programsOf(t, d.cmd.Process.Pid)

@@ -157,6 +157,7 @@ func (f *followers) end(t *testing.T) (outs []string) {
 // TestStatFollow checks that sessions count all runs of programs that are loaded later, and let the programs go. Sessions that follow all
 // programs do not count in bperf's own probes.
 func TestStatFollow(t *testing.T) {
+	require.AnyArch(t)
 	require.Guest(t)
 	// The first run makes the library load and run a program of its own, to try whether the kernel can. The sessions would count it.
 	early, _ := comer(t, "early")

@@ -310,6 +310,7 @@ func testSharedCgroups(t *testing.T, p place) {
 
 // TestStatSharedMessages checks the message and the status for events that cannot be shared, and that no session remains.
 func TestStatSharedMessages(t *testing.T) {
+	require.AnyArch(t)
 	p := newPlace(t)
 	require.Tracefs(t)
 	pinWrongMap(t, p)
@@ -383,6 +384,7 @@ func pinWrongMap(t *testing.T, p place) {
 
 // TestStatSharedBesideOthers counts an event that can be shared beside one that cannot.
 func TestStatSharedBesideOthers(t *testing.T) {
+	require.AnyArch(t)
 	p := newPlace(t)
 	require.Tracefs(t)
 	got := run(t, p.bperf("stat", "--bpf-counters", "-x,", "-e", "sched:sched_switch,page-faults", "true"))
@@ -406,6 +408,7 @@ func TestStatSharedWithoutBPFFS(t *testing.T) {
 
 // TestStatSharedLead requests counters that upstream perf can follow, and expects counts or the reason why the kernel refuses them.
 func TestStatSharedLead(t *testing.T) {
+	require.AnyArch(t)
 	p := newPlace(t)
 	got := run(t, p.bperf("stat", "--bpf-counters", "--bpf-attr-map", "/sys/fs/bpf/attrs", "-x,", "-e", "page-faults", "true"))
 	refused := result{status: 1, stderr: "Error: follow an upstream leader: operation not permitted: this kernel refuses fexit programs, without which " +

@@ -151,6 +151,7 @@ const (
 
 // TestTopOnTerminal presses keys on a terminal, and ends top in several ways. The terminal must be restored afterwards.
 func TestTopOnTerminal(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	_, id := loadEmpty(t, "bperf_test_scr")
 	for name, end := range map[string]func(*testing.T, *terminal, *exec.Cmd){
@@ -248,6 +249,7 @@ func (t *terminal) startJob(test *testing.T, args ...string) *exec.Cmd {
 
 // TestTopStops stops top by a key and by a signal. The terminal must be restored while it is stopped, and show the screen again afterwards.
 func TestTopStops(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	_, id := loadEmpty(t, "bperf_test_scr")
 	for name, stop := range map[string]func(*testing.T, *terminal){

@@ -278,6 +278,7 @@ func TestTopUnprivileged(t *testing.T) {
 
 // TestTopEnds checks that top ends when its output has no reader, and at a signal.
 func TestTopEnds(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	ends := map[string]func(*testing.T, *exec.Cmd, io.Closer){
 		"nobody reads": func(t *testing.T, _ *exec.Cmd, stdout io.Closer) { stdout.Close() },

@@ -66,6 +66,7 @@ func TestScriptProgramOutput(t *testing.T) {
 
 // TestProfileMaps shows maps of programs like bcc's tools as profiles, in the formats of report.
 func TestProfileMaps(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	const pages, sleeps = 200, 20
 	touch := program.Program{Body: program.Touch, Times: pages}.Write(t)
@@ -110,6 +111,7 @@ func TestProfileMaps(t *testing.T) {
 
 // TestMapsOfIntervals writes the contents of maps at the end of each interval, as JSON, to a file.
 func TestMapsOfIntervals(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	const pages = 200
 	file := filepath.Join(t.TempDir(), "maps")

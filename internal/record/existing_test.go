@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bperf/bperf/perfdata"
+	"github.com/bperf/bperf/test/require"
 )
 
 // waiting returns the ID of a process that waits until the end of the test.
@@ -28,6 +29,7 @@ func waiting(t *testing.T) int {
 
 // TestExisting checks which records of a process there are, and where.
 func TestExisting(t *testing.T) {
+	require.AnyArch(t)
 	for _, tt := range []struct {
 		name                string
 		change              func(*Config)

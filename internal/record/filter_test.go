@@ -170,6 +170,7 @@ func TestFilter(t *testing.T) {
 
 // TestFilterByTask keeps one of two processes.
 func TestFilterByTask(t *testing.T) {
+	require.AnyArch(t)
 	const touched = 100
 	path := program.Program{Body: program.Touch, Times: touched, Wait: true}.Write(t)
 	for _, field := range []string{"pid", "tid"} {
@@ -236,6 +237,7 @@ func TestFilterOfClock(t *testing.T) {
 
 // TestFilterByProgram keeps samples within a BPF program.
 func TestFilterByProgram(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	const name = "bperf_spins"
 	code := asm.Instructions{asm.Mov.Imm(asm.R0, 0)}
@@ -296,6 +298,7 @@ func TestFilterByProgram(t *testing.T) {
 
 // TestFilterByCgroup keeps samples of one cgroup, and drops those of another.
 func TestFilterByCgroup(t *testing.T) {
+	require.AnyArch(t)
 	path := program.Program{Body: program.Touch, Times: 100}.Write(t)
 	dir := newCgroup(t)
 	name := filepath.Base(dir)

@@ -133,6 +133,7 @@ func firstOf(pids map[int32]bool) int32 {
 
 // TestOffCPUThreshold checks that long times become samples, and the others sums.
 func TestOffCPUThreshold(t *testing.T) {
+	require.AnyArch(t)
 	const times = 50
 	cfg := offCPUConfig(t, 500*time.Millisecond)
 	ready, release := fifo(t), fifo(t)
@@ -167,6 +168,7 @@ func TestOffCPUThreshold(t *testing.T) {
 
 // TestOffCPUStillBlocked records threads that are blocked when the recording ends.
 func TestOffCPUStillBlocked(t *testing.T) {
+	require.AnyArch(t)
 	for _, threshold := range []time.Duration{0, time.Hour} {
 		cfg := offCPUConfig(t, threshold)
 		ready := fifo(t)
@@ -197,6 +199,7 @@ func TestOffCPUStillBlocked(t *testing.T) {
 
 // TestOffCPUTargets measures the target, and nothing else.
 func TestOffCPUTargets(t *testing.T) {
+	require.AnyArch(t)
 	const times, threads = 30, 2
 	for _, tt := range []struct {
 		name   string
@@ -254,6 +257,7 @@ func TestOffCPUTargets(t *testing.T) {
 
 // TestOffCPUOfCgroup measures only tasks of a cgroup.
 func TestOffCPUOfCgroup(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	root := snapshot.CgroupRoot("/proc")
 	if v1, err := target.PerfCgroupsAreV1(); err != nil || v1 || root == "" {
@@ -294,6 +298,7 @@ func TestOffCPUOfCgroup(t *testing.T) {
 
 // TestOffCPUSwitchOutput writes the sums to the file in which they belong.
 func TestOffCPUSwitchOutput(t *testing.T) {
+	require.AnyArch(t)
 	cfg := offCPUConfig(t, time.Hour)
 	requests, dumped := make(chan os.Signal), make(chan string, 2)
 	cfg.Switch = Switch{Requests: requests}

@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	"github.com/bperf/bperf/perfdata"
+	"github.com/bperf/bperf/test/require"
 )
 
 // TestExcludeSelf records calls of this process and of another one.
 func TestExcludeSelf(t *testing.T) {
+	require.AnyArch(t)
 	for _, tt := range []struct {
 		name, events string
 		exclude      bool

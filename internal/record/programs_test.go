@@ -234,6 +234,7 @@ func wholePrograms(t *testing.T, r recording, name string) (n int) {
 // TestShortLivedPrograms loads many programs that live for 1 ms, and finds the symbol of each. Programs without code must be counted as gone. Their
 // number depends on how soon the reader gets a CPU, so the test prints it, and the number for perf at the same time.
 func TestShortLivedPrograms(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	many := 100 // on a shared machine
 	if require.IsGuest() && runtime.GOARCH == "arm64" {

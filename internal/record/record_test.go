@@ -416,6 +416,7 @@ func TestSwitch(t *testing.T) {
 
 // TestFullDisk records to a full disk. The file is complete up to that point, and has its features.
 func TestFullDisk(t *testing.T) {
+	require.AnyArch(t)
 	cfg := config(t, getppid)
 	dir := t.TempDir()
 	check(t, unix.Mount("none", dir, "tmpfs", 0, "size=3m"))

@@ -7,11 +7,13 @@ import (
 
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/test/program"
+	"github.com/bperf/bperf/test/require"
 )
 
 // TestIntervalLosses takes page faults with maps that are too small, in intervals. Together the intervals have the losses of the session.
 // A task touches more addresses between two readings of the maps than they have room for, even on a machine that is a hundred times slower.
 func TestIntervalLosses(t *testing.T) {
+	require.AnyArch(t)
 	cfg := config(t, "page-faults:u", program.Program{Body: program.Touch, Times: program.MaxPages, Tasks: 100}.Write(t))
 	cfg.Entries, cfg.Every = 16, 100*time.Millisecond
 	cfg.By = Keys{PID: true, TID: true, Addr: true}
@@ -35,6 +37,7 @@ func TestIntervalLosses(t *testing.T) {
 
 // TestEachFails ends a session whose interval cannot be handed over.
 func TestEachFails(t *testing.T) {
+	require.AnyArch(t)
 	full := errors.New("the disk is full")
 	cfg := config(t, "cpu-clock")
 	cfg.Record.Target.System = true
@@ -47,6 +50,7 @@ func TestEachFails(t *testing.T) {
 
 // TestDone ends a session from within, and another one before it has begun.
 func TestDone(t *testing.T) {
+	require.AnyArch(t)
 	done := make(chan struct{})
 	cfg := config(t, "cpu-clock")
 	cfg.Record.Target.System, cfg.Record.Done = true, done

@@ -372,6 +372,7 @@ func watchPrograms(t *testing.T) {
 // TestProgramsOfOthers runs a program that a thread other than the profiled one loads and unloads during the profile. Its functions have names, even if
 // other events have records of programs too.
 func TestProgramsOfOthers(t *testing.T) {
+	require.AnyArch(t)
 	cfg := config(t, "cpu-clock:k")
 	cfg.Record.Period, cfg.Record.Frequency = 0, 999
 	r := onThread(t, cfg, func() {
@@ -408,6 +409,7 @@ func TestProgramsOfOthers(t *testing.T) {
 
 // TestIntervals takes a profile of each interval. Together they have all samples.
 func TestIntervals(t *testing.T) {
+	require.AnyArch(t)
 	cfg := config(t, "cpu-clock", load(t, "go", 500*time.Millisecond)...)
 	cfg.Record.Period, cfg.Record.Frequency, cfg.Every = 0, 999, 200*time.Millisecond
 	var sums []uint64
@@ -450,6 +452,7 @@ func TestTracepoint(t *testing.T) {
 
 // TestFullMaps takes more sums than the maps have room for.
 func TestFullMaps(t *testing.T) {
+	require.AnyArch(t)
 	cfg := config(t, "page-faults:u", program.Program{Body: program.Touch, Times: 1, Tasks: 200}.Write(t))
 	cfg.Entries = 16
 	r := take(t, cfg)
@@ -524,6 +527,7 @@ func touch(t *testing.T, pages int) int {
 
 // TestModes restricts samples to the user or the kernel, with modifiers and for all events. Without a restriction both are sampled.
 func TestModes(t *testing.T) {
+	require.AnyArch(t)
 	for name, tt := range map[string]struct {
 		events       string
 		user, kernel bool // that is asked for alone
@@ -551,6 +555,7 @@ func TestModes(t *testing.T) {
 
 // TestSideBySide takes two profiles of the same program at once.
 func TestSideBySide(t *testing.T) {
+	require.AnyArch(t)
 	const pages, name = 200, "side-by-side"
 	touch := program.Program{Body: program.Touch, Times: pages}.WriteAs(t, name)
 	first := config(t, "page-faults:u", touch)

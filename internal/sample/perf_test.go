@@ -86,6 +86,7 @@ func most(addresses map[uint64]uint64) Range {
 
 // TestRangeOfFaults counts the faults at one address, and compares with perf.
 func TestRangeOfFaults(t *testing.T) {
+	require.AnyArch(t)
 	const pages = 200
 	touch := program.Program{Body: program.Touch, Times: pages}.Write(t)
 	perf := recording{perfPath(t), filepath.Join(t.TempDir(), "perf.data"), "page-faults:u", "1"}

@@ -12,6 +12,7 @@ import (
 	"github.com/bperf/bperf/internal/userprog"
 	"github.com/bperf/bperf/test/onsample"
 	"github.com/bperf/bperf/test/program"
+	"github.com/bperf/bperf/test/require"
 )
 
 // entriesOf returns the entries of an event that stands for a map.
@@ -41,6 +42,7 @@ func tagsOf(p *profile.Profile, s *profile.Sample) (tags []string) {
 
 // TestMapOfCounts counts page faults in a map like that of bcc's profile: by process, name and both stacks. The program keeps no sample.
 func TestMapOfCounts(t *testing.T) {
+	require.AnyArch(t)
 	const pages = 200
 	cfg := config(t, "page-faults", program.Program{Body: program.Touch, Times: pages}.Write(t))
 	useProgram(t, &cfg, onsample.WriteTool(t, "profile"))
@@ -68,6 +70,7 @@ func TestMapOfCounts(t *testing.T) {
 
 // TestMapOfTimes runs a program like bcc's offcputime, which runs on no samples: a thread's sleep is in the map by its stack, with the name in the value.
 func TestMapOfTimes(t *testing.T) {
+	require.AnyArch(t)
 	const sleeps = 20
 	cfg := config(t, "page-faults", program.Program{Body: program.Sleep, Times: sleeps}.Write(t))
 	var err error
@@ -103,6 +106,7 @@ func TestMapOfTimes(t *testing.T) {
 // TestMapOfTwoNumbers runs two programs of an object like bcc's llcstat, for two events: each number of the value is an event, and a member of the key that bperf
 // does not know is a label.
 func TestMapOfTwoNumbers(t *testing.T) {
+	require.AnyArch(t)
 	const pages = 200
 	cfg := config(t, "page-faults,minor-faults", program.Program{Body: program.Touch, Times: pages}.Write(t))
 	cfg.Keep |= profile.TID | profile.CPU | profile.Other
@@ -136,6 +140,7 @@ func TestMapOfTwoNumbers(t *testing.T) {
 
 // TestMapInIntervals has a profile for each interval, in which the map has what was added since the one before.
 func TestMapInIntervals(t *testing.T) {
+	require.AnyArch(t)
 	cfg := config(t, "page-faults", "sh", "-c", fmt.Sprintf("for i in 1 2 3; do sleep 0.2; %s; done", program.Program{Body: program.Touch, Times: 100}.Write(t)))
 	useProgram(t, &cfg, onsample.WriteTool(t, "profile"))
 	var mu sync.Mutex

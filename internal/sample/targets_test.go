@@ -53,6 +53,7 @@ func newCgroup(t *testing.T) string {
 
 // TestTargets runs two programs, one of which is the target. The faults of the other one are not sampled.
 func TestTargets(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	const pages = 200
 	touch := program.Program{Body: program.Touch, Times: pages, Wait: true}.Write(t)
@@ -106,6 +107,7 @@ func TestCPUs(t *testing.T) {
 
 // TestNoIdle checks that there are no samples of idle tasks. The kernel itself leaves them out for clocks, our program for other events.
 func TestNoIdle(t *testing.T) {
+	require.AnyArch(t)
 	for _, event := range []string{"cpu-clock", "context-switches"} {
 		for _, without := range []bool{false, true} {
 			cfg := config(t, event, "sleep", "0.3")

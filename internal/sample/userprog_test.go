@@ -129,6 +129,7 @@ func TestDuringSyscall(t *testing.T) {
 // TestSlowCalls runs the example that keeps samples of threads that have been in a system call for some time. Of the page faults in read(2), it keeps those
 // of reads that waited for a pipe for twice that time, and none of reads that were faster according to the test.
 func TestSlowCalls(t *testing.T) {
+	require.AnyArch(t)
 	const threshold, pages, calls = 300 * time.Millisecond, 16, 2
 	var pipe [2]int
 	check(t, syscall.Pipe2(pipe[:], syscall.O_CLOEXEC))
@@ -285,6 +286,7 @@ func TestByAddress(t *testing.T) {
 
 // TestBesideEachOther runs sessions with different programs and rates on one event and CPU. Each has the same samples as alone.
 func TestBesideEachOther(t *testing.T) {
+	require.AnyArch(t)
 	const pages = 240
 	object := onsample.Write(t) + ":" + onsample.EveryNth
 	type counts struct{ kept, dropped uint64 }

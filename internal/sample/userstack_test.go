@@ -79,6 +79,7 @@ func TestNoFramePointers(t *testing.T) {
 
 // TestFileIsGone profiles a running program whose file was deleted or replaced by another one.
 func TestFileIsGone(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	for name, replacement := range map[string]string{"deleted": "", "replaced": "/proc/self/exe"} {
 		t.Run(name, func(t *testing.T) {

@@ -187,6 +187,7 @@ func bound(t *testing.T, what string, got, sleeps, wall time.Duration) {
 }
 
 func TestOffCPUThreads(t *testing.T) {
+	require.AnyArch(t)
 	const times, threads = 60, 3
 	sleep := program.Program{Body: program.Sleep, Times: times, Tasks: threads, Threads: true}.Write(t)
 	for _, entries := range []uint32{0, 16} {
@@ -248,6 +249,7 @@ func TestOffCPUFunctions(t *testing.T) {
 }
 
 func TestWakers(t *testing.T) {
+	require.AnyArch(t)
 	r := take(t, offCPUConfig(t, "comm,pid,waker,stack", load(t, "handover", 0)...))
 	pid := r.Profile.Labels()[r.Profile.Samples()[0].Labels].PID
 	woken := make(map[string]uint64)
@@ -267,6 +269,7 @@ func TestWakers(t *testing.T) {
 
 // TestStillBlocked measures a thread that is blocked at the end.
 func TestStillBlocked(t *testing.T) {
+	require.AnyArch(t)
 	cfg := offCPUConfig(t, "comm,stack")
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "read x; exec sleep 1000")
 	cmd.WaitDelay = time.Second
@@ -328,6 +331,7 @@ func until(t *testing.T, is func() bool) {
 
 // TestBlockedBefore measures threads that were blocked before the start: one stays asleep, the other one is woken.
 func TestBlockedBefore(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	sleeper, _ := started(t, "sleep", "1000")
 	reader, in := started(t, program.Program{Body: program.Spin, Times: 1, Wait: true}.Write(t))
@@ -401,6 +405,7 @@ func inCall(pid int, name string, number int) bool {
 
 // TestWall measures the time on CPUs and the off-CPU time in one event.
 func TestWall(t *testing.T) {
+	require.AnyArch(t)
 	const onCPUs = time.Second / 5
 	cfg := config(t, "cpu-clock", load(t, "wall", onCPUs)...)
 	cfg.Record.Period, cfg.Wall, cfg.Keep = 1_000_000, true, cfg.Keep|profile.Other
@@ -434,6 +439,7 @@ func TestWall(t *testing.T) {
 // TestOffCPUCgroup measures the threads of a cgroup: one that sleeps since before the start, and one that begins to wait. Others are not
 // measured.
 func TestOffCPUCgroup(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	dir := newCgroup(t)
 	sleep := program.Program{Body: program.Sleep, Times: 20, Wait: true}.Write(t)

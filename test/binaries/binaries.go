@@ -42,18 +42,18 @@ func (b *Builder) Remove() { os.RemoveAll(b.dir) }
 
 // Program compiles a main package for an architecture, named as in Go, and returns the file.
 func (b *Builder) Program(arch, pkg string) (string, error) {
-	return b.compile(environment(arch, false), "build", "-ldflags=-s -w", pkg)
+	return b.compile(environment(arch, false), "build", "-trimpath", "-ldflags=-s -w", pkg)
 }
 
 // Tests compiles a package's tests and returns the file.
 func (b *Builder) Tests(arch, pkg string) (string, error) {
 	// `make check` runs vet. The linker flags are those of `go test`.
-	return b.compile(environment(arch, false), "test", "-c", "-vet=off", "-ldflags=-s -w", pkg)
+	return b.compile(environment(arch, false), "test", "-c", "-trimpath", "-vet=off", "-ldflags=-s -w", pkg)
 }
 
 // RaceTests compiles a package's tests with the race detector, for this machine, and returns the file.
 func (b *Builder) RaceTests(arch, pkg string) (string, error) {
-	return b.compile(environment(arch, true), "test", "-c", "-vet=off", "-race", "-ldflags=-s -w", pkg)
+	return b.compile(environment(arch, true), "test", "-c", "-trimpath", "-vet=off", "-race", "-ldflags=-s -w", pkg)
 }
 
 func environment(arch string, cgo bool) []string {

@@ -109,6 +109,18 @@ func NoKernel(t testing.TB) {
 	}
 }
 
+// OtherGuestsRunIt is the message of a test that arm64 guests skip because its result does not depend on the architecture.
+const OtherGuestsRunIt = "the architecture does not matter: the amd64 guests run it, arm64 with BPERF_LONG=1"
+
+// AnyArch is for tests whose result depends on the kernel's version, but not on the architecture. They run on the host, in amd64 guests, and
+// with the long versions of tests in arm64 guests.
+func AnyArch(t testing.TB) {
+	t.Helper()
+	if IsGuest() && runtime.GOARCH == "arm64" && !Long() {
+		t.Skip(OtherGuestsRunIt)
+	}
+}
+
 // Long reports whether tests should run their long versions: `make test-long`.
 func Long() bool { return os.Getenv("BPERF_LONG") != "" }
 

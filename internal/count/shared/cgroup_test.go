@@ -12,6 +12,7 @@ import (
 )
 
 func TestDeepCgroups(t *testing.T) {
+	require.AnyArch(t)
 	dir := sharing(t)
 	p := startPuppet(t)
 	top, at := cgroup(t, "")
@@ -76,6 +77,7 @@ func TestCgroupsMadeLater(t *testing.T) {
 }
 
 func TestCgroupsV1(t *testing.T) {
+	require.AnyArch(t)
 	root := require.CgroupV1(t)
 	dir := bpffs(t)
 	p := startPuppet(t)
@@ -99,6 +101,7 @@ func TestCgroupsV1(t *testing.T) {
 
 // TestPartOfTheHierarchy shows a session only the part of the hierarchy below a cgroup, as in a cgroup namespace.
 func TestPartOfTheHierarchy(t *testing.T) {
+	require.AnyArch(t)
 	dir := bpffs(t)
 	name, at := cgroup(t, "")
 	below, _ := cgroup(t, name)
@@ -115,6 +118,7 @@ func TestPartOfTheHierarchy(t *testing.T) {
 }
 
 func TestCgroupThatIsGone(t *testing.T) {
+	require.AnyArch(t)
 	dir := bpffs(t)
 	name, at := cgroup(t, "")
 	gone := resolve(t, groups(name))

@@ -39,6 +39,7 @@ func TestDirectories(t *testing.T) {
 
 // TestNobody opens sessions as a user who may not share, and may not even look for the sessions of others.
 func TestNobody(t *testing.T) {
+	require.AnyArch(t)
 	const remedy = ". Counters are shared between sessions of root, or of a user with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN " +
 		"(to find objects of others by ID)\n"
 	used, unused := bpffs(t), bpffs(t)
@@ -62,6 +63,7 @@ func TestNobody(t *testing.T) {
 
 // TestOtherLayout has a session of another version of bperf, with tables of another layout.
 func TestOtherLayout(t *testing.T) {
+	require.AnyArch(t)
 	dir := bpffs(t)
 	p := startPuppet(t)
 	ours := start(t, dir, getppid, pids(p.pid), inherit)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/bperf/bperf/test/require"
 )
 
 // pinned reads the pinned IDs of a directory.
@@ -131,6 +133,7 @@ func TestHooksGo(t *testing.T) {
 
 // TestKilledSessions checks that the surviving sessions continue with correct counts.
 func TestKilledSessions(t *testing.T) {
+	require.AnyArch(t)
 	dir := bpffs(t)
 	p := startPuppet(t)
 	h := startHost(t, dir) // the first session creates everything

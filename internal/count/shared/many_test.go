@@ -85,6 +85,7 @@ var bogus = event.Group{Events: []*event.Event{
 
 // TestUnsupportedEvents checks that such events have a reason and leave nothing behind, while the session counts its other events.
 func TestUnsupportedEvents(t *testing.T) {
+	require.AnyArch(t)
 	dir := bpffs(t)
 	p := startPuppet(t)
 	for name, s := range map[string]target.Spec{"process": pids(p.pid), "system": system} {
@@ -174,6 +175,7 @@ func byCPU(t testing.TB, c *Counter, cpus []int) []uint64 {
 
 // TestFullTasks fills the table of tasks: a session that joins gets an error, and the number of missing children is reported.
 func TestFullTasks(t *testing.T) {
+	require.AnyArch(t)
 	dir := bpffs(t)
 	check(t, os.Mkdir(dir, 0o700))
 	spec, err := loadCounters()

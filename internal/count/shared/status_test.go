@@ -99,6 +99,7 @@ func TestExamineErrors(t *testing.T) {
 
 // TestExamine examines two sessions, one of which counts a thread.
 func TestExamine(t *testing.T) {
+	require.AnyArch(t)
 	dir := bpffs(t)
 	all, thread := resolve(t, system), tids(os.Getpid())
 	start := time.Now()
@@ -170,6 +171,7 @@ func hooks(c *Cost) map[string]string {
 
 // TestExamineEnded reports a session that was killed.
 func TestExamineEnded(t *testing.T) {
+	require.AnyArch(t)
 	dir := bpffs(t)
 	killed := open(t, dir, "page-faults", system, Options{})
 	lives := open(t, dir, "cpu-clock", system, Options{})
@@ -189,6 +191,7 @@ func TestExamineEnded(t *testing.T) {
 
 // TestExamineLost adds up the losses of all CPUs.
 func TestExamineLost(t *testing.T) {
+	require.AnyArch(t)
 	dir := bpffs(t)
 	c := open(t, dir, "cpu-clock", system, Options{})
 	cpus, err := ebpf.PossibleCPU()
@@ -229,6 +232,7 @@ func TestLostString(t *testing.T) {
 
 // TestExamineOtherVersions ignores pins of other versions.
 func TestExamineOtherVersions(t *testing.T) {
+	require.AnyArch(t)
 	dir := bpffs(t)
 	open(t, dir, "cpu-clock", system, Options{})
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
@@ -297,6 +301,7 @@ func registerLeader(t *testing.T, path string, attr perfdata.Attr) *upstream.Lea
 
 // TestExamineLeavesNothing checks that nothing is left after the last session.
 func TestExamineLeavesNothing(t *testing.T) {
+	require.AnyArch(t)
 	dir := bpffs(t)
 	c := open(t, dir, "cpu-clock", system, Options{})
 	known := pinned(t, dir)

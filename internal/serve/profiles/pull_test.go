@@ -48,6 +48,7 @@ func (c *connection) SetWriteDeadline(at time.Time) error { c.write = at; return
 
 // TestTimeLimits has a server with time limits for short requests, which would cut off a profile.
 func TestTimeLimits(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	c := &connection{ResponseRecorder: httptest.NewRecorder()}
 	before := time.Now()
@@ -156,6 +157,7 @@ func cgroups(p *pprof.Profile) map[string]int64 {
 
 // TestPull asks for profiles of a pod that uses a CPU, of another one that does not, and of everything.
 func TestPull(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	all, find := pods(t, "busy", "lazy")
 	url, _ := serving(t, NewPull(PullConfig{Container: find}))
@@ -234,6 +236,7 @@ func TestGoTool(t *testing.T) {
 
 // TestLimit asks for more profiles than are taken at the same time, then goes away: the sessions end, and there is room for others.
 func TestLimit(t *testing.T) {
+	require.AnyArch(t)
 	require.Root(t)
 	before := state(t)
 	const most = 2
