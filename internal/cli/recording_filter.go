@@ -12,6 +12,7 @@ import (
 
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/procfs"
+	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/perfdata"
 )
@@ -192,6 +193,13 @@ func parsePercent(text string) (float64, bool) {
 
 // maxProblems limits the files without symbols that are named.
 const maxProblems = 5
+
+// printInterpreted prints which functions interpreters hide.
+func printInterpreted(w io.Writer, p *profile.Profile) {
+	for _, note := range p.Interpreted() {
+		fmt.Fprintln(w, "Note:", note)
+	}
+}
 
 // printLosses prints warnings about what the recording lacks.
 func printLosses(w io.Writer, s replay.Stats) {

@@ -413,6 +413,7 @@ func (f *reportFlags) writeSamples(cmd *cobra.Command, format reportFormat, reco
 		return err
 	}
 	printLosses(cmd.ErrOrStderr(), stats)
+	printInterpreted(cmd.ErrOrStderr(), p)
 	counts.note(cmd.ErrOrStderr())
 	if f.stats {
 		var counts []eventCount

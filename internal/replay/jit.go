@@ -24,19 +24,20 @@ const (
 )
 
 // jitDSO returns the DSO of executable memory without a file. perf names it after the file in which the compiler may describe its code.
-func (m *machine) jitDSO(v *perfdata.Mmap2) *DSO {
+func (m *machine) jitDSO(v *perfdata.Mmap2, p *process) *DSO {
 	return m.dso(dsoKey{pid: v.PID}, func(d *DSO) {
 		d.Path, d.Kind, d.inMemory = perfMap(v.PID), profile.User, true
 		d.Name, d.Short = d.Path, shortName(d.Path)
-		d.names = &perfMapCode{symbols: m.symbols, name: d.Name, owner: owner{pid: v.PID, start: v.Start}}
+		d.names = &perfMapCode{symbols: m.symbols, name: d.Name, runtime: p.runtime, owner: owner{pid: v.PID, start: v.Start}}
 	})
 }
 
 // perfMapCode names code by perf-PID.map, which it reads on first use.
 type perfMapCode struct {
 	*symbols
-	name  string // of the DSO
-	owner owner
+	name    string // of the DSO
+	runtime *jitRuntime
+	owner   owner
 
 	once  sync.Once
 	code  *jit.Map // nil without a map
@@ -84,7 +85,7 @@ func (p *perfMapCode) read() {
 		}
 	}
 	if err != nil {
-		p.problem("no symbols, or not all, of "+p.name, err)
+		p.problem("no symbols, or not all, of "+p.name, p.runtime.explain(err))
 	}
 }
 

@@ -157,12 +157,13 @@ func (m *machine) kernelMmap(v *perfdata.Mmap2, end uint64) {
 
 func (m *machine) userMmap(v *perfdata.Mmap2, end uint64) {
 	p := m.thread(v.PID, v.TID).process
-	mapping := &mapping{Start: v.Start, End: end, Offset: v.Offset, DSO: m.userDSO(v), execs: p.execs, protection: v.Protection, flags: v.Flags}
+	mapping := &mapping{Start: v.Start, End: end, Offset: v.Offset, DSO: m.userDSO(v, p), execs: p.execs, protection: v.Protection, flags: v.Flags}
 	if v.Filename == "[vdso]" { // it is not a file
 		mapping.Offset = 0
 	}
 	if v.Protection&protExec != 0 && !mapping.DSO.inMemory {
 		mapping.DSO.addCode(mapping)
+		p.runtime.maps(mapping.DSO.Short)
 	}
 	if p.dump != "" && mapping.DSO.inMemory {
 		p.maps = p.maps.insertBehind(mapping) // compilers change the protection of existing code
@@ -174,11 +175,11 @@ func (m *machine) userMmap(v *perfdata.Mmap2, end uint64) {
 	}
 }
 
-func (m *machine) userDSO(v *perfdata.Mmap2) *DSO {
+func (m *machine) userDSO(v *perfdata.Mmap2, p *process) *DSO {
 	name := v.Filename
 	anonymous := isAnonymous(name) || v.Flags&mapHugeTLB != 0 || isNoFile(name)
 	if anonymous && v.Protection&protExec != 0 {
-		return m.jitDSO(v)
+		return m.jitDSO(v, p)
 	}
 	key := dsoKey{path: name, major: v.Major, minor: v.Minor, inode: v.Inode, generation: v.InodeGeneration, buildID: string(v.BuildID)}
 	if anonymous || name == "[vdso]" {

@@ -16,6 +16,7 @@ type Thread struct {
 // process is a thread group.
 type process struct {
 	maps    *addressSpace
+	runtime *jitRuntime
 	dump    string         // file in which a JIT compiler describes its code
 	jitted  []timedMapping // code in that file that is not mapped yet, by time
 	taken   int64          // bytes taken from the allowance for that code
@@ -66,7 +67,7 @@ func (m *machine) newThread(pid, tid int32) *thread {
 	}
 	m.threads[tid] = t
 	if t.PID == tid || t.PID == -1 {
-		t.process = &process{maps: &addressSpace{}}
+		t.process = &process{maps: &addressSpace{}, runtime: &jitRuntime{}}
 	} else {
 		t.process = m.thread(t.PID, t.PID).process
 	}
@@ -88,6 +89,7 @@ func (m *machine) fork(pid, tid, parentPID, parentTID int32, copyMaps bool) {
 	}
 	if pid != parentPID && copyMaps {
 		t.process.maps, t.process.execs = parent.process.maps.share(), parent.process.execs
+		t.process.runtime.how.Store(parent.process.runtime.how.Load())
 	}
 }
 
@@ -99,6 +101,7 @@ func (m *machine) rename(pid, tid int32, comm string, exec bool) {
 	if p := t.process; exec {
 		p.maps = p.maps.remove(0, math.MaxUint64, func(of *mapping) bool { return of.execs < p.execs })
 		p.execs++
+		p.runtime.how.Store(nil)
 	}
 }
 
