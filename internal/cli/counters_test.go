@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -92,11 +91,9 @@ func TestPrintCounters(t *testing.T) {
 			if err := printCountersJSON(&object, status); err != nil {
 				t.Fatal(err)
 			}
-			golden.Compare(t, filepath.Join("testdata", "counters-"+name+".json"), object.String())
+			golden.Compare(t, filepath.Join("testdata", "counters-"+name+".json"), withoutStamp(object.String()))
 			var back shared.Status
-			if err := json.Unmarshal([]byte(object.String()), &back); err != nil {
-				t.Fatal(err)
-			}
+			unwrap(t, object.String(), countersSchema, &back)
 			if diff := cmp.Diff(status, &back); diff != "" {
 				t.Errorf("JSON gives back -want +got:\n%s", diff)
 			}
@@ -221,8 +218,8 @@ func TestCounters(t *testing.T) {
 			PerSwitch float64 `json:"ns_per_switch"`
 		} `json:"cost"`
 	}
-	if err := json.Unmarshal([]byte(got.stdout), &status); err != nil || got.status != 0 {
-		t.Fatalf("%v in status %d:\n%s%s", err, got.status, got.stdout, got.stderr)
+	if unwrap(t, got.stdout, countersSchema, &status); got.status != 0 {
+		t.Fatalf("status %d:\n%s%s", got.status, got.stdout, got.stderr)
 	}
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", onCPUs))
 	if err != nil {

@@ -59,6 +59,7 @@ type reportFlags struct {
 	input recordingFlags
 
 	format, output, base string
+	json                 bool // as --format json
 	http                 string
 	sort, fields         []string
 	callGraph            string
@@ -95,6 +96,15 @@ func alone(write func(io.Writer, *profile.Profile, *report.Options) error) func(
 	return func(w io.Writer, p, _ *profile.Profile, o *report.Options) error { return write(w, p, o) }
 }
 
+// writeProfileJSON writes a profile as a document.
+func writeProfileJSON(w io.Writer, p *profile.Profile, o *report.Options) error {
+	data, err := report.NewJSON(p, o)
+	if err != nil {
+		return err
+	}
+	return writeDocument(w, profileSchema, data)
+}
+
 const threads = profile.Comm | profile.PID | profile.TID
 
 var reportFormats = []reportFormat{
@@ -104,7 +114,7 @@ var reportFormats = []reportFormat{
 		}
 		return report.Text(w, p, o)
 	}, diffs: true, rows: true},
-	{name: "json", ending: ".json", write: alone(report.WriteJSON), rows: true},
+	{name: "json", ending: ".json", write: alone(writeProfileJSON), rows: true},
 	{name: "csv", ending: ".csv", write: alone(report.WriteCSV), rows: true},
 	{name: "folded", ending: ".folded", one: true, keys: profile.Comm, write: alone(report.WriteFolded)},
 	{name: "pprof", ending: ".pb.gz", keys: threads | profile.Line | profile.Address, write: alone(report.WritePprof), binary: true},
@@ -138,6 +148,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.StringVar(&f.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(reportFormats), ", "))
 	perfHasNo(flags, "format")
+	addJSON(flags, &f.json, profileSchema)
 	flags.BoolVar(&f.stdio, "stdio", false, "print the table even on a terminal")
 	flags.BoolVar(&f.tui, "tui", false, "show the table as a screen to walk through, if this is a terminal (default there)")
 	flags.StringVarP(&f.output, "output", "o", "", "write to `FILE`, in the format of its ending: "+strings.Join(endings(reportFormats), ", "))
@@ -311,8 +322,11 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains, branches bool, tra
 
 // chosen returns the format of --format or, without that, of files that end as the output does.
 func (f *reportFlags) chosen(cmd *cobra.Command, formats []reportFormat) (reportFormat, error) {
+	if f.json {
+		f.format = "json"
+	}
 	i := slices.IndexFunc(formats, func(r reportFormat) bool { return r.name == f.format })
-	if !cmd.Flags().Changed("format") {
+	if !f.json && !cmd.Flags().Changed("format") {
 		if named := slices.IndexFunc(formats, func(r reportFormat) bool { return r.ending != "" && strings.HasSuffix(f.output, r.ending) }); named >= 0 {
 			i = named
 		}

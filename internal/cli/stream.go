@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/bperf/bperf/internal/printable"
 )
 
 // untilEnd returns a context that ends at a signal, or when out has no reader any more. It is for commands that print until they are
@@ -83,13 +81,6 @@ func printIntervals(ctx context.Context, w io.Writer, what string, interval time
 			return nil
 		}
 	}
-}
-
-// writeJSON writes a value as indented JSON.
-func writeJSON(w io.Writer, v any) error {
-	e := printable.JSONEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }
 
 // toStdout reports whether the value of -o means standard output.

@@ -244,7 +244,7 @@ var commands = map[string]*command{
 		"off-cpu": mayTake(text), "off-cpu-thresh": takes(number(0, maxMS)), "clockid": takes(text), "compression-level": mayTake(number(0, 22)),
 		"synth": takes(text),
 	})},
-	"profile": {flags: union(measuring, sampling, switches("user", "kernel", "no-idle", "off-cpu", "wall", "children",
+	"profile": {flags: union(measuring, sampling, switches("json", "user", "kernel", "no-idle", "off-cpu", "wall", "children",
 		"inline", "demangle"), map[string]flag{
 		"bpf-prog": takes(selector), "range": takes(text), "by": takes(text), "format": takes(text), "interval": takes(seconds), "show": takes(text),
 		"top": takes(number(0, 1<<30)), "call-graph": takes(text), "percent-limit": takes(text),
@@ -254,9 +254,9 @@ var commands = map[string]*command{
 	})},
 	"prog list": {selector: true, flags: union(switches("json"), map[string]flag{"interval": takes(number(10, maxMS)), "sort": takes(text)})},
 	"prog show": {selector: true, flags: union(switches("json"), map[string]flag{"disassembler-style": takes(text)})},
-	"prog stats": {selector: true, flags: map[string]flag{
+	"prog stats": {selector: true, flags: union(switches("json"), map[string]flag{
 		"count": takes(number(1, 1<<30)), "format": takes(text), "interval": takes(number(10, maxMS)),
-	}},
+	})},
 	"prog watch": {flags: switches("json")},
 }
 
