@@ -42,7 +42,7 @@ still has it at the same address.` + debuginfodHelp,
 		Example: `  bperf annotate
   bperf annotate -l main
   bperf annotate -b on_switch --format html -o annotated.html`,
-		Args: cobra.MaximumNArgs(1),
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if a.options.Symbol != "" {

@@ -33,7 +33,7 @@ an ELF file, it prints the build ID of that file.`,
   bperf buildid-list -H -i other.data
   bperf buildid-list -i /bin/ls
   bperf buildid-list -k`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()

@@ -24,7 +24,7 @@ It needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN. It changes nothing.`,
 		Example: `  bperf counters
   bperf counters --interval 10000
   bperf counters --json | jq '.data.sessions[].pid'`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < 10 {
 				return badCombinationf("--interval %d: the interval must be at least 10 ms", interval)

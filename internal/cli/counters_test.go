@@ -107,7 +107,7 @@ func TestCountersRefuses(t *testing.T) {
 		"counters --interval x": {"", "Error: invalid argument \"x\" for \"--interval\" flag: " +
 			"\"x\" is neither a whole number of milliseconds nor a time such as 500ms or 1s\n" +
 			"See bperf counters --help\n", 129},
-		"counters now": {"", "Error: unknown command \"now\" for \"bperf counters\"\n", 1},
+		"counters now": {"", "Error: bperf counters takes no argument \"now\"\nSee bperf counters --help\n", 1},
 	} {
 		if got := run(t, bperf(strings.Fields(args)...)); got != want {
 			t.Errorf("%s: %+v, want %+v", args, got, want)

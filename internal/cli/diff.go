@@ -73,6 +73,7 @@ func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
 		cmd.SetErr(io.Discard)
 	}
 	f.input.fetch(cmd.ErrOrStderr())
+	printOnce(cmd)
 	var profiles []*profile.Profile
 	for _, name := range names {
 		if f.dump {

@@ -20,7 +20,7 @@ and prints a line for each, with a remedy below those that do not work.
 The exit status is 1 when nothing can be counted at all.`,
 		Example: `  bperf doctor
   bperf doctor --json | jq -r '.data[] | select(.state != "works") | .feature'`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, err := kernel.Examine()
 			if err != nil {

@@ -37,8 +37,8 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
 		Example: `  bperf prog list
   bperf prog list --sort cpu
   bperf prog list type:xdp,name:'cil_*'
-  bperf prog list --json --interval 5000 | jq '.data.programs[] | {name, cpus: .use.cpus}'`,
-		Args: cobra.MaximumNArgs(1),
+  bperf prog list -j --interval 5000 | jq '.data.programs[] | {name, use}'`,
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			i := slices.Index(sortNames(), column)
 			if i < 0 {

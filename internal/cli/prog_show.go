@@ -31,7 +31,7 @@ It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON. It changes nothing.`,
 		Example: `  bperf prog show 17
   bperf prog show name:on_switch
   bperf prog show -M intel pid:4711`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkStyle(style); err != nil {
 				return err

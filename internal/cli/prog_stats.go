@@ -37,7 +37,7 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs o
 		Example: `  bperf prog stats -I 5000
   bperf prog stats --json type:xdp | jq '.data | select(.use.cpus > 0.01)'
   bperf prog stats --format openmetrics --count 1 > programs.prom`,
-		Args: cobra.MaximumNArgs(1),
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asJSON {
 				format = "json"

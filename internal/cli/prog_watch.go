@@ -28,7 +28,7 @@ It ends at SIGINT or SIGTERM, or when its output has no reader any more.
 It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON, and Linux 5.1. It changes nothing.`,
 		Example: `  bperf prog watch
   bperf prog watch --json | jq '.time + " " + .data.name'`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			watcher, err := bpfprog.NewWatcher()
 			if err != nil {

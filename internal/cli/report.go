@@ -29,8 +29,9 @@ func newReportCommand() *cobra.Command {
 		Short: "Show where the samples of a recording were taken",
 		Long: `report reads a recording of bperf record or perf record and shows in which functions the samples were taken and what called
 these functions. On a terminal it is a screen to walk through, whose keys ? shows: open call trees, search, annotate functions, show only a
-thread or a file. Otherwise, and with --stdio, it prints a table as perf report --stdio does. With --format it writes files for other tools. With --http it serves pages for a
-browser on this machine: flame graphs of selected threads and times, differences, functions and their instructions.
+thread or a file. Otherwise, and with --stdio, it prints a table as perf report --stdio does. With --format it writes files for
+other tools. With --http it serves pages for a browser on this machine: flame graphs of selected threads and times, differences,
+functions and their instructions.
 
 An argument is the recording or, if it is no name of one, selects the functions with this text in their names.` + debuginfodHelp,
 		Example: `  bperf report
@@ -39,7 +40,7 @@ An argument is the recording or, if it is no name of one, selects the functions 
   bperf report --format html -o profile.html
   bperf report --http
   bperf report --format flamegraph --diff before.data -o changes.svg`,
-		Args: cobra.MaximumNArgs(1),
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				f.take(args[0])
@@ -375,6 +376,9 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 		cmd.SetErr(io.Discard)
 	}
 	f.input.fetch(cmd.ErrOrStderr())
+	if f.base != "" {
+		printOnce(cmd)
+	}
 	recording, err := f.input.open(cmd.InOrStdin())
 	if err != nil {
 		return err

@@ -83,6 +83,25 @@ func printIntervals(ctx context.Context, w io.Writer, what string, interval time
 	}
 }
 
+// printOnce makes a command that reads several recordings print each message once: they often have the same problem.
+func printOnce(cmd *cobra.Command) {
+	cmd.SetErr(&distinctWriter{to: cmd.ErrOrStderr(), written: make(map[string]bool)})
+}
+
+// distinctWriter writes each message once.
+type distinctWriter struct {
+	to      io.Writer
+	written map[string]bool
+}
+
+func (w *distinctWriter) Write(message []byte) (int, error) {
+	if w.written[string(message)] {
+		return len(message), nil
+	}
+	w.written[string(message)] = true
+	return w.to.Write(message)
+}
+
 // toStdout reports whether the value of -o means standard output.
 func toStdout(path string) bool { return path == "" || path == "-" }
 
