@@ -12,12 +12,12 @@ import (
 
 // Report is the annotation of a recording.
 type Report struct {
-	Events    []Event     `json:"events"`
+	Events    []Event     `json:"events"`                   // the events of the recording
 	Functions []*Function `json:"functions"`                // largest share first
 	Nameless  uint64      `json:"samples_without_function"` // samples whose address has no symbol
-	Others    int         `json:"functions_left_out"`       // number of functions below Options.PercentLimit
+	Others    int         `json:"functions_left_out"`       // number of functions below --percent-limit
 
-	Unreadable int `json:"functions_without_code_left_out,omitempty"` // with Options.SkipMissing
+	Unreadable int `json:"functions_without_code_left_out,omitempty"` // number of them; absent without --skip-missing
 }
 
 // Event is a sampled event.
@@ -31,20 +31,20 @@ type Event struct {
 type Value struct {
 	Samples uint64  `json:"samples"`
 	Value   uint64  `json:"value"`   // the sum of their periods
-	Percent float64 `json:"percent"` // share of the function's Value; for a function, of the event's Value
+	Percent float64 `json:"percent"` // share of the function's value; for a function, of the event's value
 }
 
 // Function is a function with its samples. Its slices of values have one entry for each event, in their order.
 type Function struct {
 	Name     string          `json:"name"`
-	Module   string          `json:"module"`
-	Program  *Program        `json:"bpf_program,omitempty"`
-	Start    bpfprog.Address `json:"start"`
-	Size     uint64          `json:"size"` // bytes
-	Values   []Value         `json:"values"`
-	Missing  string          `json:"missing,omitempty"`   // why there are no instructions, and how to fix it
-	NoSource string          `json:"no_source,omitempty"` // why there are no lines, or why some have no text
-	Note     string          `json:"note,omitempty"`      // what the reader must know about the instructions
+	Module   string          `json:"module"`                // file, kernel module or BPF program
+	Program  *Program        `json:"bpf_program,omitempty"` // nil if it is other code
+	Start    bpfprog.Address `json:"start"`                 // address in the module
+	Size     uint64          `json:"bytes_code"`            // its size
+	Values   []Value         `json:"values"`                // one per event
+	Missing  string          `json:"missing,omitempty"`     // why there are no instructions, and how to fix it
+	NoSource string          `json:"no_source,omitempty"`   // why there are no lines, or why some have no text
+	Note     string          `json:"note,omitempty"`        // what the reader must know about the instructions
 
 	Instructions []Instruction `json:"instructions"` // without code, the addresses of samples
 	Lines        []LineSum     `json:"lines"`        // lines with samples, the one with the most first
@@ -60,16 +60,16 @@ type Program struct {
 // Instruction is an instruction with its samples: those in which it was the next to be executed.
 type Instruction struct {
 	Address bpfprog.Address `json:"address"`
-	Bytes   string          `json:"bytes,omitempty"` // in hexadecimal
-	Text    string          `json:"text,omitempty"`
+	Bytes   string          `json:"bytes,omitempty"`  // in hexadecimal
+	Text    string          `json:"text,omitempty"`   // in the notation of assemblers; empty without code
 	Target  string          `json:"target,omitempty"` // symbol and offset of its call or jump target
 	Source  *Line           `json:"source,omitempty"` // the line that begins here
-	Values  []Value         `json:"values"`
+	Values  []Value         `json:"values"`           // one per event
 }
 
 // Line is a line of source code.
 type Line struct {
-	File   string `json:"file"`
+	File   string `json:"file"` // path of the source
 	Number int    `json:"line"`
 	Text   string `json:"text,omitempty"` // empty if the source cannot be read
 }

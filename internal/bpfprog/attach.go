@@ -16,7 +16,7 @@ type Attachment struct {
 	Program uint32 `json:"-"`
 	Link    uint32 `json:"link_id,omitempty"` // 0 if attached without a link
 	Kind    string `json:"kind"`              // kind of the link, or of the hook without a link
-	To      string `json:"to,omitempty"`      // target, in a format that depends on Kind; empty if the kernel does not report it
+	To      string `json:"to,omitempty"`      // target, in a format that depends on the kind; empty if the kernel does not report it
 }
 
 func (a Attachment) String() string {

@@ -27,14 +27,14 @@ type Code struct {
 
 // Line is a line of source code, from BTF.
 type Line struct {
-	File   string `json:"file"`
-	Number uint32 `json:"number"`
-	Text   string `json:"text"`
+	File   string `json:"file"`   // path of the source
+	Number uint32 `json:"number"` // in the file
+	Text   string `json:"text"`   // of the line
 }
 
 // JITedFunction is a function in machine code.
 type JITedFunction struct {
-	Name         string  `json:"name,omitempty"`
+	Name         string  `json:"name,omitempty"` // empty without BTF
 	Address      Address `json:"address"`
 	Instructions []JITed `json:"instructions"`
 }
@@ -43,9 +43,9 @@ type JITedFunction struct {
 type JITed struct {
 	Offset uint64 `json:"offset"`           // in bytes, from the start of the function
 	Source *Line  `json:"source,omitempty"` // that begins here
-	Bytes  string `json:"bytes"`
-	Text   string `json:"text"`
-	Calls  string `json:"calls,omitempty"` // name of the kernel function that it calls or jumps to
+	Bytes  string `json:"bytes"`            // in hexadecimal
+	Text   string `json:"text"`             // in the notation of assemblers
+	Calls  string `json:"calls,omitempty"`  // name of the kernel function that it calls or jumps to
 
 	target uint64
 }

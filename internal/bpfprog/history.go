@@ -13,11 +13,11 @@ import (
 // Change reports a program that was loaded or unloaded, or loads and unloads that were missed. One type has the fields of all
 // kinds, because each line of JSON is one Change.
 type Change struct {
-	Event ChangeKind `json:"event"`
-	Time  time.Time  `json:"time"`
-	ID    uint32     `json:"id,omitempty"`
-	Name  string     `json:"name,omitempty"` // like Program.Name; empty if unknown
-	Tag   string     `json:"tag,omitempty"`
+	Event ChangeKind `json:"event"` // load, unload, lost (records) or unseen (loads without a record)
+	Time  time.Time  `json:"-"`
+	ID    uint32     `json:"id,omitempty"`   // of the program; for unseen, the first
+	Name  string     `json:"name,omitempty"` // as in prog list; empty if unknown
+	Tag   string     `json:"tag,omitempty"`  // as in prog list; empty if unknown
 	Type  string     `json:"type,omitempty"` // empty if unknown
 
 	// Only for Loaded:
@@ -25,17 +25,17 @@ type Change struct {
 	Comm      string     `json:"comm,omitempty"`      // of that process; empty if it has ended
 	User      string     `json:"user,omitempty"`      // empty if the program was unloaded already
 	Functions []Function `json:"functions,omitempty"` // from the program, or from the records if it could not be read
-	Maps      []Map      `json:"maps,omitempty"`
-	Program   *Program   `json:"program,omitempty"` // without Functions; nil if it could not be read
-	Missed    string     `json:"missed,omitempty"`  // why Program is nil, or Unrecorded
+	Maps      []Map      `json:"maps,omitempty"`      // those that it uses
+	Program   *Program   `json:"program,omitempty"`   // nil if it could not be read
+	Missed    string     `json:"missed,omitempty"`    // why bperf could not read the program, or has no record of its load; empty if nothing is missing
 
-	// Only for Unloaded: how long the program was loaded; nil if its load was not seen.
+	// Only for unload: how long the program was loaded; nil if its load was not seen.
 	Lived *time.Duration `json:"lived_ns,omitempty"`
 
-	// Only for LostSome: the number of lost records.
+	// Only for lost: the number of lost records.
 	Records uint64 `json:"records,omitempty"`
 
-	// Only for Unseen: the last missing ID; ID is the first.
+	// Only for unseen: the last missing ID.
 	LastID uint32 `json:"last_id,omitempty"`
 }
 

@@ -21,7 +21,7 @@ import (
 // Holder is a process that keeps a program loaded with a descriptor of the program or of a link.
 type Holder struct {
 	PID  int    `json:"pid"`
-	Comm string `json:"comm"` // at most 15 bytes
+	Comm string `json:"comm"` // name of the process, at most 15 bytes
 }
 
 func (h Holder) String() string { return h.Comm + " (" + strconv.Itoa(h.PID) + ")" }

@@ -140,8 +140,8 @@ func (i *mapInfo) named() Map { return Map{i.id, text(i.name[:])} }
 type MapDetail struct {
 	Map
 	Type       MapType `json:"type"`
-	KeySize    uint32  `json:"key_size"`   // bytes
-	ValueSize  uint32  `json:"value_size"` // bytes; per CPU for types that have a value for each
+	KeySize    uint32  `json:"bytes_key"`
+	ValueSize  uint32  `json:"bytes_value"` // per CPU for types that have a value for each
 	MaxEntries uint32  `json:"max_entries"`
 	Memlock    uint64  `json:"bytes_memlock"` // memory charged for the map
 }

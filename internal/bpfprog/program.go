@@ -27,21 +27,21 @@ import (
 // Program describes a loaded BPF program, as the kernel reports it. Its fields are those of struct bpf_prog_info (include/uapi/linux/bpf.h).
 type Program struct {
 	ID       uint32    `json:"id"`
-	Type     Type      `json:"type"`
+	Type     Type      `json:"type"` // as the kernel names it, such as xdp
 	Name     string    `json:"name"` // complete if the program has BTF, else its first 15 bytes; empty if it has no name
 	Tag      string    `json:"tag"`  // first 8 bytes, in hexadecimal, of the SHA-1 of the instructions; of their SHA-256 from Linux 6.18 on
 	Loaded   time.Time `json:"loaded"`
-	UID      uint32    `json:"uid"` // of the user who loaded it
-	GPL      bool      `json:"gpl"` // the license is GPL compatible
-	MapIDs   []uint32  `json:"map_ids"`
+	UID      uint32    `json:"uid"`              // of the user who loaded it
+	GPL      bool      `json:"gpl"`              // the license is GPL compatible
+	MapIDs   []uint32  `json:"map_ids"`          // maps that it uses
 	BTF      uint32    `json:"btf_id,omitempty"` // 0 without BTF
 	Xlated   uint32    `json:"bytes_xlated"`     // translated instructions; 0 if hidden from this process
 	JITed    uint32    `json:"bytes_jited"`      // machine code; 0 if there is none, or if hidden from this process
-	Memlock  uint64    `json:"bytes_memlock"`    // memory charged for the program, without maps; only with Detail.Memlock
+	Memlock  uint64    `json:"bytes_memlock"`    // memory charged for the program, without maps; 0 if that was not asked for
 	Verified uint32    `json:"verified_insns"`   // instructions that the verifier processed (Linux 5.16; 0 before)
-	Stats    Stats     `json:"stats"`
+	Stats    Stats     `json:"stats"`            // since it was loaded, as far as somebody let the kernel count
 
-	Functions []Function `json:"functions,omitempty"` // only with Detail.Functions
+	Functions []Function `json:"functions,omitempty"` // the program and its sub-programs; absent if they were not asked for
 
 	functions  uint32 // number of functions
 	attachBTF  uint32 // ID of the BTF of the target; 0 if the target is a program
@@ -51,8 +51,8 @@ type Program struct {
 // Stats are a program's statistics since it was loaded. The kernel counts runs and their time only while it is asked to, with
 // BPF_ENABLE_STATS or sysctl kernel.bpf_stats_enabled.
 type Stats struct {
-	Runs    uint64        `json:"run_count"`
-	RunTime time.Duration `json:"run_time_ns"`
+	Runs    uint64        `json:"run_count"`        // runs
+	RunTime time.Duration `json:"run_time_ns"`      // what they took
 	Missed  uint64        `json:"recursion_misses"` // runs that were skipped because the program was already running on that CPU
 }
 
@@ -60,9 +60,9 @@ type Stats struct {
 type Function struct {
 	Name    string  `json:"name"`              // from BTF; empty without BTF
 	Tag     string  `json:"tag"`               // of the function; differs from the program's tag if there are several functions
-	Address Address `json:"address,omitempty"` // 0 if kernel addresses are hidden from this process
+	Address Address `json:"address,omitempty"` // in memory; absent if kernel addresses are hidden from this process
 	Size    uint32  `json:"bytes_jited"`       // 0 without the JIT compiler, and if addresses are hidden and there are several functions
-	Source  *Line   `json:"source,omitempty"`  // where the function begins; only with Detail.Source
+	Source  *Line   `json:"source,omitempty"`  // where the function begins; absent if it was not asked for
 }
 
 // Address is an address of code, in the kernel or in a file.

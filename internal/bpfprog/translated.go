@@ -20,7 +20,7 @@ type Translated struct {
 	Offset   uint64 `json:"offset"`             // in instructions of 8 bytes, from the start of the program
 	Function string `json:"function,omitempty"` // that begins here
 	Source   *Line  `json:"source,omitempty"`   // that begins here
-	Opcode   uint8  `json:"opcode"`
+	Opcode   uint8  `json:"opcode"`             // of the BPF instruction
 	Text     string `json:"text"`               // in the verifier's notation
 	Calls    string `json:"calls,omitempty"`    // name of the kernel function that it calls
 	Map      string `json:"map,omitempty"`      // name of the map whose address it loads

@@ -42,7 +42,7 @@ still has it at the same address.` + debuginfodHelp,
 		Example: `  bperf annotate
   bperf annotate -l main
   bperf annotate -b on_switch --format html -o annotated.html`,
-		Args: cobra.MaximumNArgs(1),
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if a.options.Symbol != "" {
@@ -59,7 +59,7 @@ still has it at the same address.` + debuginfodHelp,
 	f.StringVarP(&a.output, "output", "o", "", "write to `FILE`, not to standard output")
 	f.StringVar(&a.format, "format", "text", "write the `FORMAT` text, json or html")
 	perfHasNo(f, "format")
-	f.BoolVarP(&a.json, "json", "j", false, "write JSON, as --format json does")
+	addJSON(f, &a.json, annotateSchema)
 	f.StringVarP(&a.options.Symbol, "symbol", "s", "", "only the function with this `NAME`")
 	f.StringSliceVarP(&a.options.Modules, "dsos", "d", nil, "only functions of these `FILES`, modules or BPF functions")
 	f.StringVarP(&a.options.Program, "bpf-prog", "b", "", "only functions of this BPF `PROGRAM`: an ID, name or tag")
@@ -140,11 +140,7 @@ func (a *annotateFlags) writer() (func(*annotate.Report, io.Writer) error, error
 	case "text":
 		return func(r *annotate.Report, w io.Writer) error { return r.Text(w, a.text) }, nil
 	case "json":
-		return func(r *annotate.Report, w io.Writer) error {
-			e := printable.JSONEncoder(w)
-			e.SetEscapeHTML(true)
-			return e.Encode(r)
-		}, nil
+		return func(r *annotate.Report, w io.Writer) error { return writeDocument(w, annotateSchema, r) }, nil
 	case "html":
 		return (*annotate.Report).HTML, nil
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -75,9 +74,7 @@ func annotated(t *testing.T, args ...string) annotate.Report {
 		t.Fatalf("annotate %q: %+v", args, got)
 	}
 	var report annotate.Report
-	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
-		t.Fatal(err)
-	}
+	unwrap(t, got.stdout, annotateSchema, &report)
 	for _, f := range report.Functions {
 		sum, samples := 0.0, uint64(0)
 		for _, i := range f.Instructions {

@@ -37,7 +37,7 @@ func (f *reportFlags) checkHTTP(given func(string) bool) error {
 		return badOptionf("--http: %w", err)
 	}
 	return firstError(
-		badCombinationIf(given("format") || f.output != "", "--http serves pages: it cannot be combined with --format and -o"),
+		badCombinationIf(given("format") || f.json || f.output != "", "--http serves pages: it cannot be combined with --format and -o"),
 		badCombinationIf(f.headerOnly || f.dump || f.tasks || f.mmaps || f.stats || f.threads || f.totalCycles || f.Memory || f.branchStack,
 			"--http shows samples by function: it cannot be combined with options that print something else"))
 }

@@ -5,7 +5,6 @@ import (
 	"debug/elf"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,7 +33,7 @@ an ELF file, it prints the build ID of that file.`,
   bperf buildid-list -H -i other.data
   bperf buildid-list -i /bin/ls
   bperf buildid-list -k`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -94,9 +93,9 @@ func printBuildID(out io.Writer, file string, id []byte) error {
 
 // printKernelMaps prints the address ranges of the running kernel and its modules, with their build IDs as far as they have one.
 func printKernelMaps(out io.Writer) error {
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	release, err := kernelRelease()
 	if err != nil {
-		return fmt.Errorf("read the release of the kernel: %w", err)
+		return err
 	}
 	return snapshot.New("/proc", func(_ perfdata.Misc, v perfdata.Value) error {
 		m := v.(*perfdata.Mmap)
@@ -109,5 +108,5 @@ func printKernelMaps(out io.Writer) error {
 		}
 		_, err := fmt.Fprintf(out, "%-40x %16x %16x %s\n", id, m.Start, m.Start+m.Length, printable.Text(name))
 		return err
-	}).Kernel(strings.TrimSpace(string(release)))
+	}).Kernel(release)
 }

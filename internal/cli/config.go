@@ -35,7 +35,7 @@ func newConfigCommand() *cobra.Command {
 /etc/perfconfig and ~/.perfconfig; the latter takes precedence. bperf uses the keys
 ` + strings.Join(configKeys, ", ") + `, and ignores the others.`,
 		Example: "  bperf config -l",
-		Args:    cobra.NoArgs,
+		Args:    takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !list {
 				return badOptionf("config can only list, with -l: to change a value, edit its file")

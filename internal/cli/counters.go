@@ -23,8 +23,8 @@ their share of the CPUs, which the kernel measures for a second.
 It needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN. It changes nothing.`,
 		Example: `  bperf counters
   bperf counters --interval 10000
-  bperf counters --json | jq '.sessions[].pid'`,
-		Args: cobra.NoArgs,
+  bperf counters --json | jq '.data.sessions[].pid'`,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < 10 {
 				return badCombinationf("--interval %d: the interval must be at least 10 ms", interval)
@@ -41,20 +41,20 @@ It needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN. It changes nothing.`,
 		},
 	}
 	addMilliseconds(cmd.Flags(), &interval, "interval", "", 1000, "observe the BPF programs for this long")
-	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON object")
+	addJSON(cmd.Flags(), &asJSON, countersSchema)
 	return cmd
 }
 
 // countersJSON adds computed values to a status.
 type countersJSON struct {
 	*shared.Status
-	Cost *costJSON `json:"cost"`
+	Cost *costJSON `json:"cost"` // nil without sessions
 }
 
 type costJSON struct {
 	*shared.Cost
-	PerSwitch float64 `json:"ns_per_switch"`
-	Share     float64 `json:"cpu_share"`
+	PerSwitch float64 `json:"ns_per_switch"` // ns that the programs add to a context switch
+	Share     float64 `json:"cpu_share"`     // share of the time of all CPUs: 1 is all of it
 }
 
 func printCountersJSON(w io.Writer, s *shared.Status) error {
@@ -62,5 +62,5 @@ func printCountersJSON(w io.Writer, s *shared.Status) error {
 	if s.Cost != nil {
 		object.Cost = &costJSON{s.Cost, s.Cost.PerSwitch(), s.Cost.Share()}
 	}
-	return writeJSON(w, object)
+	return writeDocument(w, countersSchema, object)
 }

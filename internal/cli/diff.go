@@ -19,6 +19,7 @@ type diffFlags struct {
 	sort    []string
 	compute string
 	dump    bool
+	json    bool
 }
 
 func newDiffCommand() *cobra.Command {
@@ -31,7 +32,8 @@ Without arguments it compares perf.data.old with perf.data; with one, it compare
 also be the output of report or profile with --format pprof.` + debuginfodHelp,
 		Example: `  bperf diff before.data after.data
   bperf diff -s dso before.data after.data
-  bperf diff -c ratio v1.data v2.data v3.data`,
+  bperf diff -c ratio v1.data v2.data v3.data
+  bperf diff --json before.data after.data | jq '.data.events[].rows[:5]'`,
 		RunE: f.run,
 	}
 	flags := cmd.Flags()
@@ -47,6 +49,7 @@ also be the output of report or profile with --format pprof.` + debuginfodHelp,
 	flags.BoolVarP(&f.diff.Periods, "period", "p", false, "show the sums of the periods")
 	flags.BoolVarP(&f.diff.Formulas, "formula", "F", false, "show how each comparison is computed")
 	flags.BoolVarP(&f.rows.NoHeads, "quiet", "q", false, "print only rows and errors")
+	addJSON(flags, &f.json, diffSchema)
 	addDump(flags, &f.dump)
 	addPerfOptions(flags, diffPerfOptions)
 	return cmd
@@ -70,6 +73,7 @@ func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
 		cmd.SetErr(io.Discard)
 	}
 	f.input.fetch(cmd.ErrOrStderr())
+	printOnce(cmd)
 	var profiles []*profile.Profile
 	for _, name := range names {
 		if f.dump {
@@ -83,7 +87,14 @@ func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
 		}
 		profiles = append(profiles, p)
 	}
-	return report.WriteDiff(cmd.OutOrStdout(), profiles, names, &f.rows, f.diff)
+	if !f.json {
+		return report.WriteDiff(cmd.OutOrStdout(), profiles, names, &f.rows, f.diff)
+	}
+	data, err := report.NewDiffJSON(profiles, names, &f.rows, f.diff)
+	if err != nil {
+		return err
+	}
+	return writeDocument(cmd.OutOrStdout(), diffSchema, data)
 }
 
 // dumpFile writes all records of one of the recordings, which is read again afterwards.

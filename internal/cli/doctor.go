@@ -19,15 +19,15 @@ and prints a line for each, with a remedy below those that do not work.
 
 The exit status is 1 when nothing can be counted at all.`,
 		Example: `  bperf doctor
-  bperf doctor --json | jq -r '.[] | select(.state != "works") | .feature'`,
-		Args: cobra.NoArgs,
+  bperf doctor --json | jq -r '.data[] | select(.state != "works") | .feature'`,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, err := kernel.Examine()
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				err = writeJSON(cmd.OutOrStdout(), report.Findings)
+				err = writeDocument(cmd.OutOrStdout(), doctorSchema, report.Findings)
 			} else {
 				err = printFindings(cmd.OutOrStdout(), report.Findings)
 			}
@@ -40,7 +40,7 @@ The exit status is 1 when nothing can be counted at all.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON array of objects")
+	addJSON(cmd.Flags(), &asJSON, doctorSchema)
 	return cmd
 }
 

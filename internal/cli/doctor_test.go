@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,12 +24,12 @@ func TestPrintFindings(t *testing.T) {
 	if text.String() != want {
 		t.Errorf("printed\n%swant\n%s", text.String(), want)
 	}
-	if err := writeJSON(&object, findings); err != nil {
+	if err := writeDocument(&object, doctorSchema, findings); err != nil {
 		t.Fatal(err)
 	}
 	var back []kernel.Finding
-	if err := json.Unmarshal([]byte(object.String()), &back); err != nil || len(back) != 2 || back[1] != findings[1] {
-		t.Errorf("JSON gives back %+v, %v", back, err)
+	if unwrap(t, object.String(), doctorSchema, &back); len(back) != 2 || back[1] != findings[1] {
+		t.Errorf("JSON gives back %+v", back)
 	}
 }
 
@@ -43,9 +42,7 @@ func TestDoctorUnprivileged(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	got := run(t, cmd)
 	var findings []kernel.Finding
-	if err := json.Unmarshal([]byte(got.stdout), &findings); err != nil {
-		t.Fatalf("%v in:\n%s%s", err, got.stdout, got.stderr)
-	}
+	unwrap(t, got.stdout, doctorSchema, &findings)
 	states := make(map[string]kernel.State)
 	for _, f := range findings {
 		states[f.Feature] = f.State

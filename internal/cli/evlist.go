@@ -19,7 +19,7 @@ func newEvlistCommand() *cobra.Command {
 		Example: `  bperf evlist
   bperf evlist -F
   bperf evlist -v -i other.data`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Groups && (o.Attr || o.Rate) {
 				return badOptionf("-g cannot be combined with -v or -F: it prints only names")

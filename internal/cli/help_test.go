@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -52,6 +53,38 @@ func TestPlaceholders(t *testing.T) {
 	})
 	if !slices.Contains(strings.Fields(runHere(t, "record", "--help").stdout), "-g") {
 		t.Error("the help of record has no -g")
+	}
+}
+
+// TestHelpWidth wants help that fits a terminal. The name of an option with its value may be wider than its column.
+func TestHelpWidth(t *testing.T) {
+	require.NoKernel(t)
+	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {
+		var out strings.Builder
+		cmd.SetOut(&out)
+		if cmd.Parent() == nil || cmd.Parent().Name() != "completion" { // cobra's
+			cmd.InitDefaultHelpFlag()
+			if err := cmd.Help(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > helpWidth {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+	})
+	const text = "one\ntwo\n\n  three\n" + "word "
+	if got, want := wrapParagraphs(text), "one two\n\n  three\nword\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	long := strings.Repeat("word ", 14) + "end"
+	want := "List:\n  name    " + strings.Repeat("word ", 13) + "word\n          end\n"
+	if got := wrapLists("List:\n  name    " + long + "\n"); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if example := "Examples:\n  bperf  " + long + "\n"; wrapLists(example) != example {
+		t.Error("an example is wrapped")
 	}
 }
 

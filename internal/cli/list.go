@@ -51,7 +51,7 @@ bperf opens each hardware, cache or software event to find out whether the machi
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&l.json, "json", "j", false, "print a JSON array, with the keys that perf list has")
+	addJSONFlag(flags, &l.json, "print a JSON array, with the keys that perf list has")
 	flags.BoolVar(&l.all, "all", false, "also list generic events that this machine does not have")
 	flags.BoolVarP(&describe, "desc", "d", true, "print descriptions: --no-desc prints none")
 	flags.BoolVarP(&l.long, "long-desc", "v", false, "print the longer of two descriptions; event files have them")
@@ -405,5 +405,5 @@ func (l *lister) printJSON(events []listed) error {
 			array[i].Available = &e.available
 		}
 	}
-	return writeJSON(l.out, array)
+	return documentEncoder(l.out, "").Encode(array)
 }

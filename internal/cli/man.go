@@ -19,7 +19,7 @@ func newManCommand() *cobra.Command {
 		Use:    "man DIR",
 		Short:  "Write the man pages into the directories of their sections, man1 and so on, in a directory",
 		Hidden: true,
-		Args:   cobra.ExactArgs(1),
+		Args:   takes(1, 1),
 		RunE:   func(cmd *cobra.Command, args []string) error { return writeManPages(cmd.Root(), args[0]) },
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -170,21 +169,18 @@ func log2Buckets(counts []uint64) (all []count.Bucket) {
 	return all
 }
 
+// mapJSON is the content of a map.
+type mapJSON struct {
+	Map     string         `json:"map"`           // its name
+	Columns []string       `json:"columns"`       // names of the columns
+	Keys    int            `json:"keys"`          // number of the first columns, which hold the key
+	Rows    []userprog.Row `json:"rows"`          // an array of cells for each entry: numbers, texts, and arrays of counts by powers of 2
+	Cut     bool           `json:"cut,omitempty"` // whether the map has more entries
+}
+
 // writeMapJSON writes a map as an object on one line.
 func writeMapJSON(w io.Writer, m *userprog.Map, now time.Time) error {
-	line, err := json.Marshal(struct {
-		Time    time.Time      `json:"time"`
-		Map     string         `json:"map"`
-		Columns []string       `json:"columns"`
-		Keys    int            `json:"keys"` // the first columns, which hold the key
-		Rows    []userprog.Row `json:"rows"`
-		Cut     bool           `json:"cut,omitempty"` // the map has more entries
-	}{now.UTC(), m.Name, m.Columns, m.Keys, m.Rows, m.Cut})
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(printable.JSON(line), '\n'))
-	return err
+	return writeRecord(w, mapSchema, now, mapJSON{m.Name, m.Columns, m.Keys, m.Rows, m.Cut})
 }
 
 // writeMapCSV writes a map as CSV. The first line has the names of the columns; each further line starts with the time and the map's name.

@@ -152,7 +152,7 @@ func requestOf(cmd *cobra.Command, args, rest []string) (r remote.Request, err e
 		r.Args = append(r.Args, arg)
 	}
 	if r.Command == "profile" {
-		shown := reportFlags{format: cmd.Flags().Lookup("format").Value.String(), output: cmd.Flags().Lookup("output").Value.String()}
+		shown := reportFlags{json: cmd.Flags().Lookup("json").Value.String() == "true", format: cmd.Flags().Lookup("format").Value.String(), output: cmd.Flags().Lookup("output").Value.String()}
 		format, err := shown.chosen(cmd, (&profileOptions{}).formats())
 		if err != nil {
 			return r, err

@@ -118,6 +118,7 @@ func TestOn(t *testing.T) {
 		{"profile -e cpu-clock -a --timeout 300 -o " + graph, 0, "", ""},
 		{"prog list --json type:raw_tracepoint", 0, `"programs"`, ""},
 		{"top --once", 0, "BPF programs", ""},
+		{"top --once --by function -g -e cpu-clock -F 999 -C 0", 0, "samples", ""},
 		{"stat --pre true", 1, "", "--pre is not possible in a session from afar"},
 		{"stat --timeout 60001", 1, "", "the longest session of this node is 1m0s"},
 		{"stat -e nosuch --timeout 100", 129, "", "nosuch"},

@@ -77,6 +77,7 @@ Without a target it profiles the command and its children; without a command, th
 
 	f.StringSliceVar(&o.by, "by", []string{"comm", "stack"}, "count samples separately for each value of `KEYS`: "+strings.Join(sample.KeyNames(), ", "))
 	f.StringVar(&o.report.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(o.formats()), ", "))
+	addJSON(f, &o.report.json, profileSchema)
 	f.StringVarP(&o.report.output, "output", "o", "", "write to `FILE`, in the format of its ending, such as .html; with -I and the format pprof to a directory")
 	addHTTP(f, &o.report.http)
 	addSeconds(f, &o.every, "interval", "I", 0, "print a profile of each interval, with --format json as a line, with pprof as a file")

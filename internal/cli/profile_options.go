@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -66,7 +63,7 @@ func (o *profileOptions) setInterval(cmd *cobra.Command, given bool, cfg *sample
 	case o.report.base != "":
 		return badCombinationf("-I and --diff cannot be combined")
 	case format.name == "json":
-		return o.jsonLines(cmd, cfg, format, shown)
+		return o.jsonLines(cmd, cfg, shown)
 	case format.name != "pprof":
 		return badCombinationf("-I supports the formats json and pprof, not %s", format.name)
 	case toStdout(dir):
@@ -86,7 +83,7 @@ func (o *profileOptions) setInterval(cmd *cobra.Command, given bool, cfg *sample
 }
 
 // jsonLines makes the session write each profile as one line when its interval ends.
-func (o *profileOptions) jsonLines(cmd *cobra.Command, cfg *sample.Config, format reportFormat, shown *report.Options) error {
+func (o *profileOptions) jsonLines(cmd *cobra.Command, cfg *sample.Config, shown *report.Options) error {
 	out := cmd.OutOrStdout()
 	if !toStdout(o.report.output) {
 		file, err := os.Create(o.report.output)
@@ -96,16 +93,11 @@ func (o *profileOptions) jsonLines(cmd *cobra.Command, cfg *sample.Config, forma
 		out = file // closed at the end of the process; each line is written at once
 	}
 	cfg.Each = func(p *profile.Profile) error {
-		var text, line bytes.Buffer
-		if err := format.write(&text, p, nil, shown); err != nil {
+		data, err := report.NewJSON(p, shown)
+		if err != nil {
 			return err
 		}
-		if err := json.Compact(&line, text.Bytes()); err != nil {
-			return err
-		}
-		line.WriteByte('\n')
-		_, err := io.Copy(out, &line)
-		return err
+		return writeRecord(out, profileSchema, p.Info.Start.Add(p.Info.Duration), data)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/bperf/bperf/internal/report"
 	"github.com/bperf/bperf/test/program"
 	"github.com/bperf/bperf/test/require"
 )
@@ -133,8 +134,12 @@ func TestProfileIntervals(t *testing.T) {
 		if err != nil && n > 2 {
 			break
 		}
-		if err != nil || !json.Valid([]byte(line)) {
-			t.Fatalf("line %d is no JSON: %.300q, %v, %q", n, line, err, stderr)
+		if err != nil {
+			t.Fatalf("line %d: %.300q, %v, %q", n, line, err, stderr)
+		}
+		var p report.JSON
+		if unwrap(t, line, profileSchema, &p); len(p.Tables) != 1 || p.Tables[0].Events[0].Name != "cpu-clock" {
+			t.Errorf("line %d is %s", n, line)
 		}
 		if n == 2 {
 			cmd.Process.Signal(syscall.SIGINT)

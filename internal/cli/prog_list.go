@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,8 +37,8 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
 		Example: `  bperf prog list
   bperf prog list --sort cpu
   bperf prog list type:xdp,name:'cil_*'
-  bperf prog list --json --interval 5000 | jq '.programs[] | {name, cpus: .use.cpus}'`,
-		Args: cobra.MaximumNArgs(1),
+  bperf prog list -j --interval 5000 | jq '.data.programs[] | {name, use}'`,
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			i := slices.Index(sortNames(), column)
 			if i < 0 {
@@ -65,7 +65,7 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It changes nothing.`,
 	}
 	addMilliseconds(cmd.Flags(), &interval, "interval", "", 0, "count runs for this long")
 	cmd.Flags().StringVar(&column, "sort", "id", "sort by `COLUMN`: "+strings.Join(sortNames(), ", "))
-	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON object")
+	addJSON(cmd.Flags(), &asJSON, progListSchema)
 	addOn(cmd.Flags())
 	completeFlag(cmd, "sort", sortNames())
 	return cmd
@@ -213,37 +213,51 @@ func decimal[T uint32 | uint64](n T) string { return strconv.FormatUint(uint64(n
 // progJSON adds to a program its user, maps, attachments, holders and use.
 type progJSON struct {
 	*bpfprog.Program
-	User     string               `json:"user"`
-	Maps     []bpfprog.Map        `json:"maps"`
-	Attached []bpfprog.Attachment `json:"attached"`
-	Holders  []bpfprog.Holder     `json:"held_by"`
-	Use      *bpfprog.Use         `json:"use"`
+	User     string               `json:"user"`     // name of the user who loaded it
+	Maps     []bpfprog.Map        `json:"maps"`     // those of map_ids that still exist
+	Attached []bpfprog.Attachment `json:"attached"` // where it is attached
+	Holders  []bpfprog.Holder     `json:"held_by"`  // processes that hold a descriptor
+	Use      *bpfprog.Use         `json:"use"`      // in the window; nil without --interval, and if it was unloaded
 }
 
-// printProgListJSON prints an object with everything known about the programs. It encodes one program at a time, because all of them take
-// megabytes.
+// progListJSON is a listing.
+type progListJSON struct {
+	Window   time.Duration `json:"window_ns"` // how long runs were counted; 0 without --interval
+	Programs []progJSON    `json:"programs"`  // in the order of --sort
+}
+
+// printProgListJSON prints everything known about the programs. It encodes one program at a time, because all of them take megabytes.
 func printProgListJSON(w io.Writer, l *bpfprog.Listing) error {
-	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "{\n  \"window_ns\": %d,\n  \"programs\": [", l.Window)
-	var b bytes.Buffer
-	encoder := printable.JSONEncoder(&b)
-	encoder.SetIndent("    ", "  ")
-	for i, e := range l.Entries {
-		b.Reset()
-		if err := encoder.Encode(newProgJSON(e)); err != nil {
+	return streamDocument(w, progListSchema, func(out io.Writer) error {
+		head, err := json.MarshalIndent(progListJSON{Window: l.Window, Programs: []progJSON{}}, "  ", "  ")
+		if err != nil {
 			return err
 		}
-		if i > 0 {
-			out.WriteByte(',')
+		before, after, _ := bytes.Cut(head, []byte("]"))
+		if _, err := out.Write(before); err != nil {
+			return err
 		}
-		out.WriteString("\n    ")
-		out.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
-	}
-	if len(l.Entries) > 0 {
-		out.WriteString("\n  ")
-	}
-	out.WriteString("]\n}\n")
-	return out.Flush()
+		var b bytes.Buffer
+		encoder := documentEncoder(&b, "      ")
+		for i, e := range l.Entries {
+			b.Reset()
+			b.WriteString("\n      ")
+			if err := encoder.Encode(newProgJSON(e)); err != nil {
+				return err
+			}
+			b.Truncate(b.Len() - 1) // the line break
+			if i < len(l.Entries)-1 {
+				b.WriteByte(',')
+			} else {
+				b.WriteString("\n    ")
+			}
+			if _, err := out.Write(b.Bytes()); err != nil {
+				return err
+			}
+		}
+		_, err = fmt.Fprintf(out, "]%s\n", after)
+		return err
+	})
 }
 
 func newProgJSON(e *bpfprog.Entry) progJSON {

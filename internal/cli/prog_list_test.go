@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -72,9 +71,17 @@ func TestPrintProgList(t *testing.T) {
 			if err := printProgList(&object, list, true, true); err != nil {
 				t.Fatal(err)
 			}
-			golden.Compare(t, filepath.Join("testdata", "prog-list-"+name+".json"), object.String())
-			if !json.Valid([]byte(object.String())) {
-				t.Error("not JSON")
+			golden.Compare(t, filepath.Join("testdata", "prog-list-"+name+".json"), withoutStamp(object.String()))
+			want := progListJSON{Window: list.Window, Programs: []progJSON{}} // encoded at once
+			for _, e := range list.Entries {
+				want.Programs = append(want.Programs, newProgJSON(e))
+			}
+			var whole strings.Builder
+			if err := writeDocument(&whole, progListSchema, want); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(withoutStamp(whole.String()), withoutStamp(object.String())); diff != "" {
+				t.Errorf("-encoded at once +encoded one by one:\n%s", diff)
 			}
 		})
 	}
@@ -197,8 +204,8 @@ func TestProgList(t *testing.T) {
 			Functions []map[string]any `json:"functions"`
 		} `json:"programs"`
 	}
-	if err := json.Unmarshal([]byte(got.stdout), &list); err != nil || got.status != 0 || len(list.Programs) != 1 {
-		t.Fatalf("%v: %+v", err, got)
+	if unwrap(t, got.stdout, progListSchema, &list); got.status != 0 || len(list.Programs) != 1 {
+		t.Fatalf("%+v", got)
 	}
 	p := list.Programs[0]
 	if p.Use.Runs == 0 || p.Use.Runs > runs || p.Use.RunTime <= 0 || len(p.Functions) != 1 || list.Window < 100*time.Millisecond {

@@ -31,7 +31,7 @@ It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON. It changes nothing.`,
 		Example: `  bperf prog show 17
   bperf prog show name:on_switch
   bperf prog show -M intel pid:4711`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkStyle(style); err != nil {
 				return err
@@ -58,7 +58,7 @@ It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON. It changes nothing.`,
 			return missingItems(list.Missing)
 		},
 	}
-	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON array")
+	addJSON(cmd.Flags(), &asJSON, progShowSchema)
 	addStyle(cmd, &style)
 	addOn(cmd.Flags())
 	return cmd
@@ -234,5 +234,5 @@ func printProgShowJSON(w io.Writer, all []shownProg) error {
 	for _, p := range all {
 		array = append(array, progShowJSON{newProgJSON(p.Entry), filled(p.maps), p.Code})
 	}
-	return writeJSON(w, array)
+	return writeDocument(w, progShowSchema, array)
 }

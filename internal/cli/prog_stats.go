@@ -15,12 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bperf/bperf/internal/bpfprog"
-	"github.com/bperf/bperf/internal/printable"
 )
 
 func newProgStatsCommand() *cobra.Command {
 	var interval, count int
 	var format string
+	var asJSON bool
 	formats := slices.Sorted(maps.Keys(statsFormats))
 	cmd := &cobra.Command{
 		Use:   "stats [flags] [SELECTOR]",
@@ -35,10 +35,13 @@ It ends at SIGINT or SIGTERM, after --count intervals, or when its output has no
 
 It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs of all BPF programs until it ends.`,
 		Example: `  bperf prog stats -I 5000
-  bperf prog stats --format json type:xdp | jq 'select(.use.cpus > 0.01)'
+  bperf prog stats --json type:xdp | jq '.data | select(.use.cpus > 0.01)'
   bperf prog stats --format openmetrics --count 1 > programs.prom`,
-		Args: cobra.MaximumNArgs(1),
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if asJSON {
+				format = "json"
+			}
 			write, known := statsFormats[format]
 			switch {
 			case !known:
@@ -68,6 +71,7 @@ It needs root, or CAP_SYS_ADMIN and CAP_BPF. It lets the kernel count the runs o
 	addMilliseconds(cmd.Flags(), &interval, "interval", "I", 1000, "length of an interval")
 	cmd.Flags().IntVar(&count, "count", 0, "end after `N` intervals")
 	cmd.Flags().StringVar(&format, "format", "csv", "print `FORMAT`: "+strings.Join(formats, ", "))
+	addJSONLines(cmd.Flags(), &asJSON, progStatsSchema)
 	addOn(cmd.Flags())
 	completeFlag(cmd, "format", formats)
 	return cmd
@@ -104,20 +108,19 @@ func writeStatsCSV(b *bytes.Buffer, o *bpfprog.Observation, first bool) {
 
 // statsJSON is a program in an interval. It uses the keys of prog list.
 type statsJSON struct {
-	Time   time.Time     `json:"time"`
-	Window time.Duration `json:"window_ns"`
+	Window time.Duration `json:"window_ns"` // length of the interval
 	ID     uint32        `json:"id"`
-	Type   bpfprog.Type  `json:"type"`
-	Name   string        `json:"name"`
-	Tag    string        `json:"tag"`
-	Stats  bpfprog.Stats `json:"stats"`
-	Use    bpfprog.Use   `json:"use"`
+	Type   bpfprog.Type  `json:"type"`  // as in prog list
+	Name   string        `json:"name"`  // as in prog list
+	Tag    string        `json:"tag"`   // as in prog list
+	Stats  bpfprog.Stats `json:"stats"` // since the program was loaded, as far as somebody let the kernel count
+	Use    bpfprog.Use   `json:"use"`   // in the interval
 }
 
 func writeStatsJSON(b *bytes.Buffer, o *bpfprog.Observation, _ bool) {
-	encoder := printable.JSONEncoder(b)
 	for _, p := range o.Programs {
-		encoder.Encode(statsJSON{o.Time, o.Window, p.ID, p.Type, p.Name, p.Tag, p.Program.Stats, p.Use}) // cannot fail: numbers and strings can be encoded
+		writeRecord(b, progStatsSchema, o.Time, // cannot fail: numbers and strings can be encoded
+			statsJSON{o.Window, p.ID, p.Type, p.Name, p.Tag, p.Program.Stats, p.Use})
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -130,15 +129,18 @@ func loadNothing(t *testing.T, name string) (*ebpf.Program, uint32) {
 func TestProgStats(t *testing.T) {
 	prog, id := loadNothing(t, "bperf_test_stat")
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		cmd := bperf("prog", "stats", "-I", "10", "--format", "json", fmt.Sprint(id))
+		cmd := bperf("prog", "stats", "-I", "10", "--json", fmt.Sprint(id))
 		stdout, _, stderr := startReading(t, cmd)
 		const n = 20
 		var total uint64
 		for ran := false; total < n; ran = true {
 			line, err := stdout.ReadBytes('\n')
 			var p statsJSON
-			if err != nil || json.Unmarshal(bytes.Replace(line, []byte(`"type":"raw_tracepoint"`), []byte(`"type":17`), 1), &p) != nil || p.ID != id {
+			if err != nil {
 				t.Fatalf("line %q, %v, %s", line, err, stderr)
+			}
+			if unwrap(t, strings.Replace(string(line), `"type":"raw_tracepoint"`, `"type":17`, 1), progStatsSchema, &p); p.ID != id {
+				t.Fatalf("line %q, %s", line, stderr)
 			}
 			total += p.Use.Runs
 			for i := 0; !ran && i < n; i++ { // once the first line shows that it counts

@@ -27,8 +27,8 @@ It ends at SIGINT or SIGTERM, or when its output has no reader any more.
 
 It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON, and Linux 5.1. It changes nothing.`,
 		Example: `  bperf prog watch
-  bperf prog watch --json | jq 'select(.event == "load") | {time, name, pid, comm}'`,
-		Args: cobra.NoArgs,
+  bperf prog watch --json | jq '.time + " " + .data.name'`,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			watcher, err := bpfprog.NewWatcher()
 			if err != nil {
@@ -46,7 +46,7 @@ It needs root, or CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON, and Linux 5.1. It chan
 			return ended(err)
 		},
 	}
-	cmd.Flags().BoolVarP(&asJSON, "json", "j", false, "print a JSON object per line")
+	addJSONLines(cmd.Flags(), &asJSON, progWatchSchema)
 	addOn(cmd.Flags())
 	return cmd
 }
@@ -111,7 +111,7 @@ func printChanges(ctx context.Context, w io.Writer, run watching, asJSON bool) e
 }
 
 func printChangeJSON(w io.Writer, c bpfprog.Change) error {
-	return printable.JSONEncoder(w).Encode(c)
+	return writeRecord(w, progWatchSchema, c.Time, c)
 }
 
 func printChange(w io.Writer, c bpfprog.Change) error {

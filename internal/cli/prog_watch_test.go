@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -185,9 +184,7 @@ func TestProgWatch(t *testing.T) {
 	whole := 0
 	for line := range strings.Lines(string(all)) {
 		var c change
-		if err := json.Unmarshal([]byte(line), &c); err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
+		unwrap(t, line, progWatchSchema, &c)
 		if c.Event == "lost" {
 			t.Errorf("lost: %s", line)
 		}

@@ -71,7 +71,7 @@ BPF programs are recorded with their code, even if they are loaded and unloaded 
 		Example: `  bperf record -g -- make -j8
   bperf record -F 999 -a -g sleep 10
   bperf record -e sched:sched_switch --filter 'prev_prio < 100' -a sleep 1
-  bperf record -e cpu-clock --filter 'cpu == 1 && uid != 0 || bpf_prog == 42' -a sleep 1
+  bperf record -e cpu-clock --filter 'cpu == 1 && uid != 0' -a sleep 1
   bperf record -p 1234 --call-graph bpf --timeout 5000
   bperf record -a -o - sleep 1 | perf script -i -`,
 		RunE: func(cmd *cobra.Command, args []string) error {

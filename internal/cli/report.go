@@ -29,8 +29,9 @@ func newReportCommand() *cobra.Command {
 		Short: "Show where the samples of a recording were taken",
 		Long: `report reads a recording of bperf record or perf record and shows in which functions the samples were taken and what called
 these functions. On a terminal it is a screen to walk through, whose keys ? shows: open call trees, search, annotate functions, show only a
-thread or a file. Otherwise, and with --stdio, it prints a table as perf report --stdio does. With --format it writes files for other tools. With --http it serves pages for a
-browser on this machine: flame graphs of selected threads and times, differences, functions and their instructions.
+thread or a file. Otherwise, and with --stdio, it prints a table as perf report --stdio does. With --format it writes files for
+other tools. With --http it serves pages for a browser on this machine: flame graphs of selected threads and times, differences,
+functions and their instructions.
 
 An argument is the recording or, if it is no name of one, selects the functions with this text in their names.` + debuginfodHelp,
 		Example: `  bperf report
@@ -39,7 +40,7 @@ An argument is the recording or, if it is no name of one, selects the functions 
   bperf report --format html -o profile.html
   bperf report --http
   bperf report --format flamegraph --diff before.data -o changes.svg`,
-		Args: cobra.MaximumNArgs(1),
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				f.take(args[0])
@@ -59,6 +60,7 @@ type reportFlags struct {
 	input recordingFlags
 
 	format, output, base string
+	json                 bool // as --format json
 	http                 string
 	sort, fields         []string
 	callGraph            string
@@ -95,6 +97,15 @@ func alone(write func(io.Writer, *profile.Profile, *report.Options) error) func(
 	return func(w io.Writer, p, _ *profile.Profile, o *report.Options) error { return write(w, p, o) }
 }
 
+// writeProfileJSON writes a profile as a document.
+func writeProfileJSON(w io.Writer, p *profile.Profile, o *report.Options) error {
+	data, err := report.NewJSON(p, o)
+	if err != nil {
+		return err
+	}
+	return writeDocument(w, profileSchema, data)
+}
+
 const threads = profile.Comm | profile.PID | profile.TID
 
 var reportFormats = []reportFormat{
@@ -104,7 +115,7 @@ var reportFormats = []reportFormat{
 		}
 		return report.Text(w, p, o)
 	}, diffs: true, rows: true},
-	{name: "json", ending: ".json", write: alone(report.WriteJSON), rows: true},
+	{name: "json", ending: ".json", write: alone(writeProfileJSON), rows: true},
 	{name: "csv", ending: ".csv", write: alone(report.WriteCSV), rows: true},
 	{name: "folded", ending: ".folded", one: true, keys: profile.Comm, write: alone(report.WriteFolded)},
 	{name: "pprof", ending: ".pb.gz", keys: threads | profile.Line | profile.Address, write: alone(report.WritePprof), binary: true},
@@ -138,6 +149,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.StringVar(&f.format, "format", "table", "write `FORMAT`: "+strings.Join(formatNames(reportFormats), ", "))
 	perfHasNo(flags, "format")
+	addJSON(flags, &f.json, profileSchema)
 	flags.BoolVar(&f.stdio, "stdio", false, "print the table even on a terminal")
 	flags.BoolVar(&f.tui, "tui", false, "show the table as a screen to walk through, if this is a terminal (default there)")
 	flags.StringVarP(&f.output, "output", "o", "", "write to `FILE`, in the format of its ending: "+strings.Join(endings(reportFormats), ", "))
@@ -311,8 +323,11 @@ func (f *reportFlags) options(cmd *cobra.Command, callchains, branches bool, tra
 
 // chosen returns the format of --format or, without that, of files that end as the output does.
 func (f *reportFlags) chosen(cmd *cobra.Command, formats []reportFormat) (reportFormat, error) {
+	if f.json {
+		f.format = "json"
+	}
 	i := slices.IndexFunc(formats, func(r reportFormat) bool { return r.name == f.format })
-	if !cmd.Flags().Changed("format") {
+	if !f.json && !cmd.Flags().Changed("format") {
 		if named := slices.IndexFunc(formats, func(r reportFormat) bool { return r.ending != "" && strings.HasSuffix(f.output, r.ending) }); named >= 0 {
 			i = named
 		}
@@ -361,6 +376,9 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 		cmd.SetErr(io.Discard)
 	}
 	f.input.fetch(cmd.ErrOrStderr())
+	if f.base != "" {
+		printOnce(cmd)
+	}
 	recording, err := f.input.open(cmd.InOrStdin())
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,7 +38,7 @@ func TestReportFormats(t *testing.T) {
 		if to := run(t, bperf("report", "-i", input, "--format", format, "-o", file)); to.status != 0 || to.stdout != "" {
 			t.Errorf("%s to a file: %+v", format, to)
 		}
-		if written, err := os.ReadFile(file); err != nil || string(written) != got.stdout {
+		if written, err := os.ReadFile(file); err != nil || withoutStamp(string(written)) != withoutStamp(got.stdout) {
 			t.Errorf("%s: the file is not what is printed (%v)", format, err)
 		}
 	}
@@ -391,6 +392,20 @@ func TestBrokenPrograms(t *testing.T) {
 		if head := run(t, bperf(command, "-i", broken, "--header-only")); head.status != 0 || !strings.Contains(head.stdout, why) ||
 			!strings.Contains(head.stdout, "# bpf_prog_info ") || !strings.Contains(head.stdout, "# btf info of id ") {
 			t.Errorf("%s: %+v", command, head)
+		}
+	}
+}
+
+// TestMessagesOnce wants a problem that both recordings have to be printed once.
+func TestMessagesOnce(t *testing.T) {
+	require.NoKernel(t)
+	input := filepath.Join(recordings, "callchain.data")
+	for _, args := range [][]string{{"diff", input, input}, {"report", "-i", input, "--diff", input}} {
+		got := run(t, bperf(args...))
+		lines := strings.Split(strings.TrimSuffix(got.stderr, "\n"), "\n")
+		slices.Sort(lines)
+		if got.status != 0 || !strings.Contains(got.stderr, "no symbols of the kernel") || len(slices.Compact(slices.Clone(lines))) != len(lines) {
+			t.Errorf("%v: status %d, printed %q", args, got.status, lines)
 		}
 	}
 }

@@ -2,17 +2,14 @@
 package cli
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/bperf/bperf/internal/printable"
 )
@@ -95,6 +92,7 @@ func newRootCommand(name string, args []string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetUsageFunc(printUsage)
+	root.SetHelpFunc(printHelp)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if refused := (refusedOption{}); errors.As(err, &refused) {
 			err = refused
@@ -103,30 +101,6 @@ func newRootCommand(name string, args []string) *cobra.Command {
 	})
 	addCommands(root, args)
 	return root
-}
-
-// printUsage prints a command's usage as cobra does, but for what pflag prints of two kinds of options: those that have only a letter, whose
-// name is that letter, and those that are counted, as in -dd, which take no value.
-func printUsage(cmd *cobra.Command) error {
-	var usage bytes.Buffer
-	out := cmd.OutOrStderr()
-	cmd.SetOut(&usage)
-	err := new(cobra.Command).UsageFunc()(cmd)
-	cmd.SetOut(out)
-	if err != nil {
-		return err
-	}
-	text := usage.String()
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		switch {
-		case f.Name == f.Shorthand:
-			text = strings.Replace(text, ", --"+f.Name+" ", "      ", 1)
-		case f.Value.Type() == "count":
-			text = strings.Replace(text, "--"+f.Name+" count", "--"+f.Name+"      ", 1)
-		}
-	})
-	_, err = io.WriteString(out, text)
-	return err
 }
 
 // addCommands adds the subcommand that args begin with. Making all of them takes a tenth of the CPU time of a short command. It adds all if args

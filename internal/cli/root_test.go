@@ -36,7 +36,9 @@ func TestUnknownCommand(t *testing.T) {
 		"help xyzzy":       `there is no command "xyzzy"`,
 		"--no-pager xyzzy": `there is no command "xyzzy"`,
 		"trace -e open ls": "bperf has no command trace: only perf has it",
-		"version x":        `unknown command "x" for "bperf version"`,
+		"version x":        `bperf version takes no argument "x"`,
+		"prog list 1 2":    `bperf prog list takes only one argument, not also "2"`,
+		"prog show":        "bperf prog show needs an argument, SELECTOR\nSee bperf prog show --help\n",
 		"--nope":           "unknown flag: --nope",
 	} {
 		got := run(t, bperf(strings.Fields(args)...))

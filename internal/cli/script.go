@@ -63,7 +63,7 @@ With --json it prints one object per line, with everything that the recording ha
 	flags.BoolVar(&o.Nanos, "ns", false, "print times with nine digits of a second")
 	flags.BoolVar(&o.Relative, "reltime", false, "print times since the first sample")
 	flags.BoolVar(&o.Delta, "deltatime", false, "print times since the previous sample")
-	flags.BoolVar(&o.JSON, "json", false, "print a JSON object for each sample")
+	addJSONFlag(flags, &o.JSON, "print a JSON object for each sample, in a line")
 	flags.StringVar(&o.Type, "type", "", "print the output of BPF programs as the `STRUCTURE` of this name, member by member; its type comes from the BTF of the recording")
 	flags.StringSliceVarP(&f.symbols, "symbols", "S", nil, "only samples in one of these `FUNCTIONS`, or at an address, as 0xffffffff81000000")
 	flags.Uint64Var(&o.Range, "addr-range", 0, "with addresses in -S, the `N` bytes from there")

@@ -39,7 +39,7 @@ SIGHUP makes it read its configuration again. SIGTERM and SIGINT end it with exi
   bperf serve -e cycles,instructions --listen unix:/run/bperf.sock
   bperf serve --print-config > /etc/bperf/bperf.yml
   bperf serve --config /etc/bperf/bperf.yml`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.printConfig {
 				_, err := io.WriteString(cmd.OutOrStdout(), settings.Text)

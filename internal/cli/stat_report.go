@@ -23,7 +23,7 @@ in another way. Like those of stat, they go to standard error.`,
   bperf stat report --per-socket
   bperf stat report -M TopdownL1 -A
   bperf stat report -x, -i other.data`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			given := cmd.Flags().Changed
 			err := firstError(o.checkOutput(given), o.parseCacheLevel(given("per-cache")),

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/bperf/bperf/internal/printable"
 )
 
 // untilEnd returns a context that ends at a signal, or when out has no reader any more. It is for commands that print until they are
@@ -85,11 +83,23 @@ func printIntervals(ctx context.Context, w io.Writer, what string, interval time
 	}
 }
 
-// writeJSON writes a value as indented JSON.
-func writeJSON(w io.Writer, v any) error {
-	e := printable.JSONEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+// printOnce makes a command that reads several recordings print each message once: they often have the same problem.
+func printOnce(cmd *cobra.Command) {
+	cmd.SetErr(&distinctWriter{to: cmd.ErrOrStderr(), written: make(map[string]bool)})
+}
+
+// distinctWriter writes each message once.
+type distinctWriter struct {
+	to      io.Writer
+	written map[string]bool
+}
+
+func (w *distinctWriter) Write(message []byte) (int, error) {
+	if w.written[string(message)] {
+		return len(message), nil
+	}
+	w.written[string(message)] = true
+	return w.to.Write(message)
 }
 
 // toStdout reports whether the value of -o means standard output.

@@ -49,7 +49,7 @@ BPF programs until it ends, unless it shows functions.`,
   bperf top --by function -g
   bperf top -p 1234 -e page-faults -c 1
   bperf top --once --sort runs`,
-		Args: cobra.MaximumNArgs(1),
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(cmd.Flags().Changed, args); err != nil {
 				return err

@@ -110,29 +110,38 @@ control characters in names of others are replaced.
     command         option           formats
     stat            -x SEP, -j       CSV; JSON, an object per line, as perf's
     record          -o FILE          perf.data; -o - writes it to a pipe
-    report          --format NAME    table, json, csv, folded, pprof,
+    report          --format NAME    table, json (-j), csv, folded, pprof,
                                      flamegraph, html, speedscope, firefox
     profile         --format NAME    those of report, and tree
-    annotate        --format NAME    text, json, html
-    script          --json           text as perf script; an object per line
+    annotate        --format NAME    text, json (-j), html
+    diff            -j               text as perf's; JSON
+    script          -j               text as perf script; an object per line
     list            -j               text; a JSON array, as perf's
-    prog list       -j               text; a JSON object
-    prog show       -j               text; a JSON array
-    prog stats      --format NAME    csv, json (an object per line), openmetrics
-    prog watch      -j               text; a JSON object per line
-    counters        -j               text; a JSON object
-    doctor          -j               text; a JSON array
-    evlist, diff,
+    prog list       -j               text; JSON
+    prog show       -j               text; JSON
+    prog stats      --format NAME    csv, json (-j, a line each), openmetrics
+    prog watch      -j               text; JSON, a line each
+    counters        -j               text; JSON
+    doctor          -j               text; JSON
+    evlist,
     buildid-list    -                text as perf's
 
 report and profile also choose the format by the ending of -o FILE: .html, .svg,
 .pb.gz, .json, .csv or .folded.
+
+JSON. stat, list and script print perf's, or lines of one kind. The JSON of all
+other commands is in one envelope, whose schema says what data is:
+
+    {"schema": "bperf.doctor/1", "bperf": "v1.0.0", "kernel": "6.12.57",
+     "time": "2026-11-28T06:28:11Z", "data": …}
+
+Lines have only schema, time and data.
 
 Units. In JSON, keys that end in _ns are nanoseconds and those that begin with
 bytes_ are bytes; shares of CPUs (cpus, cpu_share) are numbers, where 1 is one
 CPU or all of the time; times are RFC 3339. On the command line, times take a
 unit (500ms, 1s); what a bare number means is in the help of the option.
 
-Keys and columns are in the page of each command in docs/; those of stat are in
-docs/output.md.
+Keys of JSON are in docs/json.md, those of stat in docs/output.md. Columns are
+in the page of each command in docs/.
 `

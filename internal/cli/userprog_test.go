@@ -125,15 +125,13 @@ func TestMapsOfIntervals(t *testing.T) {
 	var last time.Time
 	var samples []float64 // of each interval
 	for line := range strings.Lines(string(text)) {
-		var m struct {
-			Time time.Time
-			Map  string
-			Rows [][]any
-		}
-		if err := json.Unmarshal([]byte(line), &m); err != nil || m.Time.Before(last) {
+		var e envelope
+		var m mapJSON
+		unwrap(t, line, mapSchema, &m)
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Time.Before(last) {
 			t.Errorf("%v: %s", err, line)
 		}
-		if last = m.Time; m.Map == "decisions" {
+		if last = e.Time; m.Map == "decisions" {
 			n := 0.0
 			for _, row := range m.Rows {
 				n += row[2].(float64)

@@ -37,7 +37,7 @@ func newVersionCommand() *cobra.Command {
 		Short: "Print the version of bperf, of Go, and the architecture",
 		Example: `  bperf version
   bperf version --build-options`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var b strings.Builder
 			fmt.Fprintf(&b, "bperf version %s %s %s/%s\n", currentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)

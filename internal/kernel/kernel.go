@@ -23,7 +23,7 @@ const (
 // Finding is the result for one feature.
 type Finding struct {
 	Feature string `json:"feature"`
-	State   State  `json:"state"`
+	State   State  `json:"state"`            // works, limited or missing
 	Detail  string `json:"detail"`           // how it works, or why it does not
 	Remedy  string `json:"remedy,omitempty"` // how to fix it; empty if it works
 }

@@ -67,13 +67,32 @@ func (d *Diff) SetCompute(text string) error {
 // the same row of the baseline. Rows that cannot be compared come last. The names are those of the profiles. Profiles without a common event
 // are an error.
 func WriteDiff(w io.Writer, profiles []*profile.Profile, names []string, o *Options, d Diff) error {
+	all, err := compareEvents(profiles, o, d)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w)
+	for i := range all {
+		if i > 0 {
+			out.WriteString("\n")
+		}
+		if !o.NoHeads {
+			fmt.Fprintf(out, "# Event '%s'\n#\n", printable.Text(all[i].event))
+			all[i].writeNames(out, names)
+		}
+		all[i].write(out)
+	}
+	return out.Flush()
+}
+
+// compareEvents returns a comparison for each event of the first profile that another has, too. It returns an error if there is none.
+func compareEvents(profiles []*profile.Profile, o *Options, d Diff) ([]comparison, error) {
 	options := *o
 	options.Children, options.CallGraph = false, CallGraph{}
 	if len(options.Sort) == 0 {
 		options.Sort = DefaultDiffSort()
 	}
-	out := bufio.NewWriter(w)
-	compared := 0
+	var all []comparison
 	for event, e := range profiles[0].Events {
 		if o.Event != "" && e.Name != o.Event {
 			continue
@@ -91,27 +110,17 @@ func WriteDiff(w io.Writer, profiles []*profile.Profile, names []string, o *Opti
 			found++
 			var err error
 			if tables[i], err = newTable(p, &options, []int{of}); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		if found < 2 {
-			continue
+		if found > 1 {
+			all = append(all, comparison{Diff: d, o: &options, event: e.Name, tables: tables})
 		}
-		if compared > 0 {
-			out.WriteString("\n")
-		}
-		compared++
-		c := comparison{Diff: d, o: &options, tables: tables}
-		if !o.NoHeads {
-			fmt.Fprintf(out, "# Event '%s'\n#\n", printable.Text(e.Name))
-			c.writeNames(out, names)
-		}
-		c.write(out)
 	}
-	if compared == 0 {
-		return fmt.Errorf("the profiles have no event in common: %s", eventNames(profiles))
+	if len(all) == 0 {
+		return nil, fmt.Errorf("the profiles have no event in common: %s", eventNames(profiles))
 	}
-	return out.Flush()
+	return all, nil
 }
 
 func eventNames(profiles []*profile.Profile) string {
@@ -130,6 +139,7 @@ func eventNames(profiles []*profile.Profile) string {
 type comparison struct {
 	Diff
 	o      *Options
+	event  string
 	tables []*table
 }
 

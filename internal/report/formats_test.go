@@ -100,7 +100,10 @@ var textFormats = []struct {
 }{
 	{"table.txt", Text},
 	{"table.csv", WriteCSV},
-	{"report.json", WriteJSON},
+	{"report.json", func(w io.Writer, p *profile.Profile, o *Options) error {
+		data, err := NewJSON(p, o)
+		return errors.Join(err, printable.JSONEncoder(w).Encode(data))
+	}},
 	{"stacks.folded", WriteFolded},
 	{"flame.svg", func(w io.Writer, p *profile.Profile, o *Options) error { return WriteFlameGraph(w, p, nil, o) }},
 	{"flame.html", func(w io.Writer, p *profile.Profile, o *Options) error { return WriteHTML(w, p, nil, o) }},

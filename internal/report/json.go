@@ -1,16 +1,14 @@
 package report
 
 import (
-	"io"
 	"time"
 
-	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// WriteJSON writes the tables and call trees as one JSON object. docs/report.md describes its fields.
-func WriteJSON(w io.Writer, p *profile.Profile, o *Options) error {
-	object := jsonReport{
+// NewJSON returns the tables and call trees of a profile.
+func NewJSON(p *profile.Profile, o *Options) (*JSON, error) {
+	object := &JSON{
 		Hostname: p.Info.Hostname, Release: p.Info.Release, Arch: p.Info.Arch, Command: p.Info.Command,
 		Duration: p.Info.Duration.Nanoseconds(),
 		Lost:     jsonLosses{p.Losses.Records, p.Losses.Samples, p.Losses.MissedEstimate, p.Losses.Filtered, p.Losses.Truncated, []jsonLoss{}},
@@ -25,82 +23,81 @@ func WriteJSON(w io.Writer, p *profile.Profile, o *Options) error {
 	for _, events := range groupEvents(p.Events, o.Group) {
 		t, err := newTable(p, o, events)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		object.Tables = append(object.Tables, t.json())
 	}
-	encoder := printable.JSONEncoder(w)
-	encoder.SetIndent("", " ")
-	return encoder.Encode(object)
+	return object, nil
 }
 
-type jsonReport struct {
-	Hostname string      `json:"hostname,omitempty"`
-	Release  string      `json:"release,omitempty"`
-	Arch     string      `json:"arch,omitempty"`
-	Command  []string    `json:"command,omitempty"`
-	Start    string      `json:"start,omitempty"`
-	Duration int64       `json:"duration_ns,omitempty"`
-	Lost     jsonLosses  `json:"lost"`
-	Tables   []jsonTable `json:"tables"`
+// JSON is a profile as it is encoded as JSON.
+type JSON struct {
+	Hostname string      `json:"hostname,omitempty"`    // of the machine that was sampled
+	Release  string      `json:"release,omitempty"`     // of its kernel
+	Arch     string      `json:"arch,omitempty"`        // of its CPUs, as uname -m prints it
+	Command  []string    `json:"command,omitempty"`     // that recorded
+	Start    string      `json:"start,omitempty"`       // RFC 3339
+	Duration int64       `json:"duration_ns,omitempty"` // from the start to the end of the samples
+	Lost     jsonLosses  `json:"lost"`                  // what is missing
+	Tables   []jsonTable `json:"tables"`                // one per event, or per group with --group
 }
 
 type jsonLosses struct {
-	Records   uint64     `json:"records"`
-	Samples   uint64     `json:"samples"`
-	Missed    uint64     `json:"missed_estimate"`
-	Filtered  uint64     `json:"filtered"`
-	Truncated uint64     `json:"truncated_stacks"`
+	Records   uint64     `json:"records"`          // records of any type that the kernel had no room for
+	Samples   uint64     `json:"samples"`          // samples that are known to be lost
+	Missed    uint64     `json:"missed_estimate"`  // samples that were due, but were not taken
+	Filtered  uint64     `json:"filtered"`         // samples that a filter of the event dropped
+	Truncated uint64     `json:"truncated_stacks"` // samples whose stack is incomplete
 	Reasons   []jsonLoss `json:"reasons"`
 }
 
 type jsonLoss struct {
-	Reason  string `json:"reason"`
-	Samples uint64 `json:"samples"`
+	Reason  string `json:"reason"`  // and how to fix it
+	Samples uint64 `json:"samples"` // that are missing
 }
 
 type jsonTable struct {
-	Events []jsonEvent `json:"events"`
-	Rows   []jsonRow   `json:"rows"`
+	Events []jsonEvent `json:"events"` // one, or those of a group
+	Rows   []jsonRow   `json:"rows"`   // in the order of the table
 }
 
 type jsonEvent struct {
 	Name    string `json:"name"`
-	Unit    string `json:"unit,omitempty"`
-	Samples uint64 `json:"samples"`
-	Value   uint64 `json:"value"`
+	Unit    string `json:"unit,omitempty"` // of value and self: count, ns or bytes; absent if unknown
+	Samples uint64 `json:"samples"`        // of the rows and of what is left out
+	Value   uint64 `json:"value"`          // sum of the periods of the samples
 }
 
 type jsonRow struct {
-	Keys   map[string]string `json:"keys"`
-	Values []jsonValue       `json:"values"` // one per event
-	Calls  []jsonBranch      `json:"calls,omitempty"`
+	Keys   map[string]string `json:"keys"`            // values of the sort keys, by their names
+	Values []jsonValue       `json:"values"`          // one per event
+	Calls  []jsonBranch      `json:"calls,omitempty"` // the call tree; absent without callchains
 }
 
 type jsonValue struct {
-	Samples  uint64   `json:"samples"`
-	Self     uint64   `json:"self"`
-	Percent  float64  `json:"self_percent"`
-	Total    *uint64  `json:"children,omitempty"`
-	TotalPct *float64 `json:"children_percent,omitempty"`
+	Samples  uint64   `json:"samples"`                    // in the row
+	Self     uint64   `json:"self"`                       // sum of the periods of samples in the row itself
+	Percent  float64  `json:"self_percent"`               // share of the event
+	Total    *uint64  `json:"children,omitempty"`         // with callees; absent with --no-children
+	TotalPct *float64 `json:"children_percent,omitempty"` // share of the event; absent with --no-children
 }
 
 type jsonBranch struct {
-	Frames  []jsonFrame  `json:"frames"`
-	Samples uint64       `json:"samples"`
-	Value   uint64       `json:"value"`
-	Ending  uint64       `json:"ending"` // value of the samples that end in this branch
-	Calls   []jsonBranch `json:"calls,omitempty"`
+	Frames  []jsonFrame  `json:"frames"`          // one below the other
+	Samples uint64       `json:"samples"`         // through this branch
+	Value   uint64       `json:"value"`           // sum of the periods of the samples
+	Ending  uint64       `json:"ending"`          // value of the samples that end in this branch
+	Calls   []jsonBranch `json:"calls,omitempty"` // branches below; absent if there are none
 }
 
 type jsonFrame struct {
-	Function string `json:"function"`
-	Module   string `json:"module"`
-	Kind     string `json:"kind"`
-	Program  uint32 `json:"bpf_prog,omitempty"`
-	File     string `json:"file,omitempty"`
-	Line     uint32 `json:"line,omitempty"`
-	Inlined  bool   `json:"inlined,omitempty"`
+	Function string `json:"function"`           // or its address in hexadecimal, without a symbol
+	Module   string `json:"module"`             // file, kernel module or BPF program
+	Kind     string `json:"kind"`               // of code, such as user and kernel
+	Program  uint32 `json:"bpf_prog,omitempty"` // ID of the BPF program; absent for other code
+	File     string `json:"file,omitempty"`     // of the source; absent if unknown
+	Line     uint32 `json:"line,omitempty"`     // in the file; absent if unknown
+	Inlined  bool   `json:"inlined,omitempty"`  // whether it is inlined into the next caller
 }
 
 func (t *table) json() jsonTable {

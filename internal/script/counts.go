@@ -30,13 +30,13 @@ func newCountPrinter(w io.Writer, reader *perfdata.Reader, json bool) *countPrin
 
 // countJSON is a counter's value at the end of a round as JSON.
 type countJSON struct {
-	Event   string `json:"event"`
-	CPU     int    `json:"cpu"` // -1: any
-	TID     int64  `json:"tid"` // -1: all threads
-	Value   uint64 `json:"value"`
-	Enabled uint64 `json:"enabled_ns"`
-	Running uint64 `json:"running_ns"`
-	Time    int64  `json:"time_ns"`
+	Event   string `json:"event"`      // its name
+	CPU     int    `json:"cpu"`        // -1: any
+	TID     int64  `json:"tid"`        // -1: all threads
+	Value   uint64 `json:"value"`      // as it was counted
+	Enabled uint64 `json:"enabled_ns"` // time in which the event was enabled
+	Running uint64 `json:"running_ns"` // time in which it was counted
+	Time    int64  `json:"time_ns"`    // end of the round
 }
 
 // add prints a round, if the record completes one. After an error it does nothing.

@@ -12,67 +12,67 @@ import (
 
 // sampleJSON is a sample as JSON. It has a field for each thing that a recording can have of a sample.
 type sampleJSON struct {
-	Comm      string            `json:"comm"`
-	PID       *int32            `json:"pid,omitempty"`
-	TID       *int32            `json:"tid,omitempty"`
-	CPU       *uint32           `json:"cpu,omitempty"`
-	Time      *uint64           `json:"time_ns,omitempty"`
-	Event     string            `json:"event"`
-	Period    uint64            `json:"period"`
-	Mode      string            `json:"mode"`
-	IP        *frameJSON        `json:"ip,omitempty"`
-	Callchain []frameJSON       `json:"callchain,omitempty"`
-	Addr      *frameJSON        `json:"addr,omitempty"`
-	Trace     string            `json:"trace,omitempty"`
-	Fields    map[string]string `json:"fields,omitempty"`
-	Raw       string            `json:"raw,omitempty"`
-	Output    map[string]any    `json:"output,omitempty"`
-	Branches  []branchJSON      `json:"branches,omitempty"`
-	UserRegs  map[string]string `json:"user_registers,omitempty"`
-	IntrRegs  map[string]string `json:"interrupt_registers,omitempty"`
-	Cgroup    string            `json:"cgroup,omitempty"`
-	Weight    uint64            `json:"weight,omitempty"`
-	DataSrc   string            `json:"data_src,omitempty"`
-	PhysAddr  string            `json:"phys_addr,omitempty"`
-	DataPage  uint64            `json:"data_page_size,omitempty"`
-	CodePage  uint64            `json:"code_page_size,omitempty"`
-	Readings  []readingJSON     `json:"readings,omitempty"`
+	Comm      string            `json:"comm"`                          // name of the thread
+	PID       *int32            `json:"pid,omitempty"`                 // absent if the recording has none
+	TID       *int32            `json:"tid,omitempty"`                 // absent if the recording has none
+	CPU       *uint32           `json:"cpu,omitempty"`                 // absent if the recording has none
+	Time      *uint64           `json:"time_ns,omitempty"`             // of the clock of the recording; absent if the recording has none
+	Event     string            `json:"event"`                         // its name
+	Period    uint64            `json:"period"`                        // events that the sample stands for
+	Mode      string            `json:"mode"`                          // kernel, user, hypervisor, guest kernel, guest user or unknown
+	IP        *frameJSON        `json:"ip,omitempty"`                  // where the sample was taken; absent if the recording has none
+	Callchain []frameJSON       `json:"callchain,omitempty"`           // innermost first; absent without callchains
+	Addr      *frameJSON        `json:"addr,omitempty"`                // that the event was about, such as that of data; absent if the recording has none
+	Trace     string            `json:"trace,omitempty"`               // of a tracepoint, as the kernel prints it; absent for other events
+	Fields    map[string]string `json:"fields,omitempty"`              // of a tracepoint; absent for other events
+	Raw       string            `json:"raw,omitempty"`                 // in hexadecimal; absent without raw data
+	Output    map[string]any    `json:"output,omitempty"`              // of a BPF program, by the members of its structure; absent for other events
+	Branches  []branchJSON      `json:"branches,omitempty"`            // the last one first; absent without a branch stack
+	UserRegs  map[string]string `json:"user_registers,omitempty"`      // by their names, in hexadecimal; absent if the recording has none
+	IntrRegs  map[string]string `json:"interrupt_registers,omitempty"` // by their names, in hexadecimal; absent if the recording has none
+	Cgroup    string            `json:"cgroup,omitempty"`              // its path; absent if the recording has none
+	Weight    uint64            `json:"weight,omitempty"`              // as the PMU measures it; 0 if the recording has none
+	DataSrc   string            `json:"data_src,omitempty"`            // as perf script prints it; absent if the recording has none
+	PhysAddr  string            `json:"phys_addr,omitempty"`           // in hexadecimal; absent if the recording has none
+	DataPage  uint64            `json:"data_page_size,omitempty"`      // bytes; 0 if the recording has none
+	CodePage  uint64            `json:"code_page_size,omitempty"`      // bytes; 0 if the recording has none
+	Readings  []readingJSON     `json:"readings,omitempty"`            // of the events of the group; absent if the recording has none
 }
 
 // frameJSON is an address with its symbol, file and source line.
 type frameJSON struct {
-	Address string        `json:"address"`
-	Symbol  string        `json:"symbol,omitempty"`
-	Offset  *uint64       `json:"offset,omitempty"`
-	DSO     string        `json:"dso,omitempty"`
-	BuildID string        `json:"build_id,omitempty"`
-	Program uint32        `json:"bpf_program,omitempty"`
-	Kind    string        `json:"kind"`
-	File    string        `json:"file,omitempty"`
-	Line    int           `json:"line,omitempty"`
-	Inlined []inlinedJSON `json:"inlined,omitempty"`
+	Address string        `json:"address"`               // in hexadecimal
+	Symbol  string        `json:"symbol,omitempty"`      // absent if unknown
+	Offset  *uint64       `json:"offset,omitempty"`      // bytes from the start of the symbol; absent without a symbol
+	DSO     string        `json:"dso,omitempty"`         // file, kernel module or BPF program; absent if unknown
+	BuildID string        `json:"build_id,omitempty"`    // in hexadecimal; absent if unknown
+	Program uint32        `json:"bpf_program,omitempty"` // ID; absent for other code
+	Kind    string        `json:"kind"`                  // of code, or data
+	File    string        `json:"file,omitempty"`        // of the source; absent if unknown
+	Line    int           `json:"line,omitempty"`        // in the file; absent if unknown
+	Inlined []inlinedJSON `json:"inlined,omitempty"`     // functions that are inlined there, innermost first; absent if there are none
 }
 
 type inlinedJSON struct {
 	Function string `json:"function"`
-	File     string `json:"file,omitempty"`
-	Line     int    `json:"line,omitempty"`
+	File     string `json:"file,omitempty"` // of the source; absent if unknown
+	Line     int    `json:"line,omitempty"` // in the file; absent if unknown
 }
 
 type branchJSON struct {
-	From         frameJSON `json:"from"`
-	To           frameJSON `json:"to"`
+	From         frameJSON `json:"from"` // the branch
+	To           frameJSON `json:"to"`   // its target
 	Mispredicted bool      `json:"mispredicted,omitempty"`
 	Predicted    bool      `json:"predicted,omitempty"`
-	InTX         bool      `json:"in_tx,omitempty"`
-	Abort        bool      `json:"abort,omitempty"`
-	Cycles       uint16    `json:"cycles,omitempty"`
-	Type         string    `json:"type,omitempty"`
+	InTX         bool      `json:"in_tx,omitempty"`  // in a transaction
+	Abort        bool      `json:"abort,omitempty"`  // of a transaction
+	Cycles       uint16    `json:"cycles,omitempty"` // since the previous branch; absent if the CPU does not count them
+	Type         string    `json:"type,omitempty"`   // such as CALL; absent if unknown
 }
 
 type readingJSON struct {
-	ID    uint64 `json:"id,omitempty"`
-	Value uint64 `json:"value"`
+	ID    uint64 `json:"id,omitempty"` // ID of the event in the recording; absent if the recording has none
+	Value uint64 `json:"value"`        // of the event
 }
 
 // newJSON returns a handler that prints each sample as a JSON object on one line. It skips all other records.

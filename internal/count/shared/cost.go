@@ -18,20 +18,20 @@ import (
 
 // Cost is the CPU time of the shared BPF programs in a window of time.
 type Cost struct {
-	Window   time.Duration `json:"window_ns"`
-	CPUs     int           `json:"cpus"`             // online
+	Window   time.Duration `json:"window_ns"`        // how long it was measured
+	CPUs     int           `json:"cpus"`             // online CPUs
 	Switches uint64        `json:"context_switches"` // of the machine, from /proc/stat
-	Programs []ProgramCost `json:"programs"`
+	Programs []ProgramCost `json:"programs"`         // those that count
 }
 
 // ProgramCost is the cost of a BPF program. RunTime includes part of the measurement itself: the kernel reads the clock twice per run.
 type ProgramCost struct {
 	Name    string        `json:"name"`
-	ID      uint32        `json:"id"`
+	ID      uint32        `json:"id"`             // ID of the BPF program
 	Hook    string        `json:"hook,omitempty"` // its tracepoint, or the link of the leader that it follows; empty if sessions run it
-	Runs    uint64        `json:"runs"`
-	RunTime time.Duration `json:"run_time_ns"`
-	Missed  uint64        `json:"missed"` // runs since it was loaded that the kernel skipped, because it was already running there
+	Runs    uint64        `json:"runs"`           // in the window
+	RunTime time.Duration `json:"run_time_ns"`    // what these runs took
+	Missed  uint64        `json:"missed"`         // runs since it was loaded that the kernel skipped, because it was already running there
 }
 
 // PerSwitch returns the mean run time per context switch, in ns; 0 if no program runs at switches.

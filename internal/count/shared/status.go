@@ -17,42 +17,42 @@ import (
 
 // Status describes the sessions of a machine and what they share, at one moment.
 type Status struct {
-	Events        []EventStatus   `json:"events"`
+	Events        []EventStatus   `json:"events"`         // shared events
 	Sessions      []SessionStatus `json:"sessions"`       // the oldest first
 	Ended         int             `json:"ended_sessions"` // killed sessions that have not been swept yet
-	Lost          Lost            `json:"lost"`
-	Tables        []Table         `json:"tables"`
+	Lost          Lost            `json:"lost"`           // what the BPF programs missed
+	Tables        []Table         `json:"tables"`         // the shared tables
 	Cost          *Cost           `json:"cost"`           // nil without sessions
 	OtherVersions []string        `json:"other_versions"` // pins of bperf versions that cannot share with this one
 }
 
 // EventStatus describes a shared event.
 type EventStatus struct {
-	Name     string    `json:"name"` // as the first session that counted it wrote it
-	Filter   string    `json:"filter,omitempty"`
-	User     bool      `json:"user"`   // counts in user mode
-	Kernel   bool      `json:"kernel"` // counts in the kernel
-	Since    time.Time `json:"since"`
-	CPUs     string    `json:"cpus"`                  // list of the CPUs that have a perf event for it
-	Leader   uint32    `json:"leader_link,omitempty"` // ID of the link of the leader that counts it instead, in upstream perf's layout
-	Sessions int       `json:"sessions"`
+	Name     string    `json:"name"`                        // as the first session that counted it wrote it
+	Filter   string    `json:"filter,omitempty"`            // filter of a tracepoint; empty without one
+	User     bool      `json:"user"`                        // counts in user mode
+	Kernel   bool      `json:"kernel"`                      // counts in the kernel
+	Since    time.Time `json:"since"`                       // when it was opened
+	CPUs     string    `json:"cpus"`                        // list of the CPUs that have a perf event for it
+	Leader   uint32    `json:"leader_link,omitempty"`       // ID of the link of the leader that counts it instead, in upstream perf's layout
+	Sessions int       `json:"sessions"`                    // number of sessions that count it
 	Apart    bool      `json:"perf_counts_apart,omitempty"` // sessions of upstream perf count it with a counter of their own
 }
 
 // SessionStatus describes a live session.
 type SessionStatus struct {
-	PID     int       `json:"pid"` // as the session sees itself
-	Command []string  `json:"command"`
-	Target  string    `json:"target"`
-	Events  []string  `json:"events"` // names, as in EventStatus
-	Since   time.Time `json:"since"`
+	PID     int       `json:"pid"`     // as the session sees itself
+	Command []string  `json:"command"` // its arguments
+	Target  string    `json:"target"`  // who is measured
+	Events  []string  `json:"events"`  // names of its events
+	Since   time.Time `json:"since"`   // when it began
 }
 
 // Table has the number of used elements and the size of one of the shared tables.
 type Table struct {
 	Name string `json:"name"`
-	Used int    `json:"used"`
-	Room int    `json:"room"`
+	Used int    `json:"used"` // used elements
+	Room int    `json:"room"` // elements that there is room for
 }
 
 // Lost counts the failures of the BPF programs, since the first of the present sessions began.

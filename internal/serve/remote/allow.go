@@ -213,15 +213,18 @@ func filter(value string) error {
 
 const maxMS = 24 * 60 * 60 * 1000 // a day
 
-// measuring are the flags that stat, record and profile share.
-var measuring = map[string]flag{
-	"event": takes(events), "cgroup": takes(cgroups), "filter": takes(filter),
-	"all-cpus": onOff(), "cpu": takes(ids), "pid": takes(ids), "tid": takes(ids), "no-inherit": onOff(),
-	"delay": takes(number(0, maxMS)), "timeout": takes(number(10, maxMS)), "verbose": onOff(),
+// targets are the flags that stat, record, profile and top share.
+var targets = map[string]flag{
+	"event": takes(events), "cgroup": takes(cgroups), "all-cpus": onOff(), "cpu": takes(ids), "pid": takes(ids), "tid": takes(ids),
 }
 
-// sampling are the flags that record and profile share.
-var sampling = map[string]flag{"freq": takes(frequency), "count": takes(number(1, 1<<40)), "quiet": onOff()}
+// measuring are the flags that stat, record and profile share besides.
+var measuring = union(targets, map[string]flag{
+	"filter": takes(filter), "no-inherit": onOff(), "delay": takes(number(0, maxMS)), "timeout": takes(number(10, maxMS)), "verbose": onOff(),
+})
+
+// rate are the flags that record, profile and top share.
+var rate = map[string]flag{"freq": takes(frequency), "count": takes(number(1, 1<<40))}
 
 // commands are the subcommands that clients may run. What is not listed is refused: everything that starts a command, reads or writes a
 // file, or changes how the node's own bperf works.
@@ -235,7 +238,7 @@ var commands = map[string]*command{
 		"interval-print": takes(number(10, maxMS)), "interval-count": takes(number(1, 1<<30)),
 		"field-separator": takes(text), "compat": takes(text),
 	})},
-	"record": {own: []string{"--output=-"}, flags: union(measuring, sampling, switches("exclude-perf", "strict-freq", "per-thread",
+	"record": {own: []string{"--output=-"}, flags: union(measuring, rate, switches("quiet", "exclude-perf", "strict-freq", "per-thread",
 		"all-user", "all-kernel",
 		"g", "user-callchains", "kernel-callchains", "branch-any", "data", "phys-data", "data-page-size", "code-page-size", "data-mmap",
 		"transaction", "weight", "raw-samples", "timestamp", "period", "sample-cpu", "sample-identifier", "running-time", "stat", "no-samples",
@@ -244,19 +247,19 @@ var commands = map[string]*command{
 		"off-cpu": mayTake(text), "off-cpu-thresh": takes(number(0, maxMS)), "clockid": takes(text), "compression-level": mayTake(number(0, 22)),
 		"synth": takes(text),
 	})},
-	"profile": {flags: union(measuring, sampling, switches("user", "kernel", "no-idle", "off-cpu", "wall", "children",
+	"profile": {flags: union(measuring, rate, switches("quiet", "json", "user", "kernel", "no-idle", "off-cpu", "wall", "children",
 		"inline", "demangle"), map[string]flag{
 		"bpf-prog": takes(selector), "range": takes(text), "by": takes(text), "format": takes(text), "interval": takes(seconds), "show": takes(text),
 		"top": takes(number(0, 1<<30)), "call-graph": takes(text), "percent-limit": takes(text),
 	})},
-	"top": {selector: true, flags: union(switches("once"), map[string]flag{
-		"by": takes(text), "delay": takes(seconds), "event": takes(events), "iterations": takes(number(1, 1<<30)), "sort": takes(text),
+	"top": {selector: true, flags: union(targets, rate, switches("once", "g"), map[string]flag{
+		"by": takes(text), "delay": takes(seconds), "iterations": takes(number(1, 1<<30)), "sort": takes(text),
 	})},
 	"prog list": {selector: true, flags: union(switches("json"), map[string]flag{"interval": takes(number(10, maxMS)), "sort": takes(text)})},
 	"prog show": {selector: true, flags: union(switches("json"), map[string]flag{"disassembler-style": takes(text)})},
-	"prog stats": {selector: true, flags: map[string]flag{
+	"prog stats": {selector: true, flags: union(switches("json"), map[string]flag{
 		"count": takes(number(1, 1<<30)), "format": takes(text), "interval": takes(number(10, maxMS)),
-	}},
+	})},
 	"prog watch": {flags: switches("json")},
 }
 

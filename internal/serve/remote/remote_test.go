@@ -91,6 +91,8 @@ func TestAllowed(t *testing.T) {
 		{"record", "--cpu=0-3,8|--compression-level|--intr-regs=ax,ip"},
 		{"profile", "--format=json|--by=comm,cpu|--interval=0.5|--off-cpu"},
 		{"top", "--by=process|--once|type:xdp,name:x"},
+		{"top", "--by=function|--event=cycles/freq=99/|--freq=10000|--pid=1,2|--g|--delay=0.5"}, {"top", "--event=page-faults|--count=1|--cgroup=a/b|--all-cpus"},
+		{"top", "--tid=7|--cpu=0-3,8|--iterations=2"}, {"profile", "--json|--interval=1"}, {"prog stats", "--json"},
 		{"prog list", "--json|name:cil_*"}, {"prog show", "17"}, {"prog stats", "--interval=1000|--count=3|all"}, {"prog watch", "--json"},
 	} {
 		if err := request(test.command, test.args).check(time.Minute); err != nil {
@@ -130,7 +132,11 @@ func TestRefused(t *testing.T) {
 		{"stat", "--all-cpus=maybe", "--all-cpus=maybe"}, {"stat", "--pid=1,x", "list of numbers"}, {"stat", "--cpu=-1", "list of numbers"},
 		{"stat", "--cgroup=a/../b", `".." is not possible`}, {"stat", "--bpf-prog=1,pinned:/sys/fs/bpf/x", "pinned:"},
 		{"record", "--filter=filter f @ /bin/x", "no files"}, {"record", "--filter=filter f @/bin/x", "no files"},
-		{"top", "pinned:/x", "pinned:"}, {"top", "cgroup:/x", "cgroup:"}, {"top", "a|b", "takes no argument"}, {"prog watch", "all", "takes no argument"},
+		{"top", "pinned:/x", "pinned:"}, {"top", "cgroup:/x", "cgroup:"}, {"top", "a|b", "takes no argument"},
+		{"top", "--freq=10001", "from 1 to 10000"}, {"top", "--freq=max", "from 1 to 10000"}, {"top", "--event=cycles/freq=100000/", "from 1 to 10000"},
+		{"top", "--count=0", "from 1"}, {"top", "--cpu=all", "list of numbers"}, {"top", "--cgroup=../x", `".." is not possible`}, {"top", "--event=x.o", "no files"},
+		{"top", "--g=dwarf", "--g=dwarf"}, {"top", "--stdio", "--stdio is"}, {"top", "--event-files=/x", "--event-files is"}, {"top", "--pid", "--pid needs a value"},
+		{"prog watch", "all", "takes no argument"},
 		{"top", "--delay=NaN", "seconds"}, {"prog list", "all|--json", "takes no argument"},
 		{"stat", "--compat=a\nb", "control characters"}, {"stat", "--compat=\xff", "control characters"},
 		{"stat", "--compat=" + strings.Repeat("x", maxValue+1), "longer than"},
