@@ -33,7 +33,7 @@ type screen interface {
 type screenSuspend struct{}
 
 // framesPerSecond limits the screen updates, because each frame costs a little even without a change.
-const framesPerSecond = 20
+const framesPerSecond = 10
 
 // showScreen shows a screen until a key, the context or an error ends it. messages are sent to the screen; nil if there are none. The
 // terminal is restored afterwards, and while the process is stopped.
