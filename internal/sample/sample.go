@@ -53,6 +53,9 @@ type Config struct {
 	Every time.Duration                // take a profile for each interval of this length; 0 for a single profile
 	Each  func(*profile.Profile) error // gets each of these profiles when it is complete
 
+	// Following gets the replay of the recording before the first call of Each, which may call its method DSO. It may be nil.
+	Following func(*replay.Replay)
+
 	// CgroupPath returns the path of a cgroup by its ID, or "". With it, bperf records no paths of cgroups, and keeps none. nil for the recorded
 	// paths. Calls come from one goroutine.
 	CgroupPath func(id uint64) string
@@ -581,6 +584,9 @@ func (s *sampler) follow(q *queue) (*profile.Profile, replay.Stats, error) {
 	options.Sums, options.Functions, options.KernelSymbol, options.Allowance = s.sums, s.cfg.Functions, s.counter.symbol, s.cfg.Record.Allowance
 	r := replay.New(reader, options)
 	defer r.Close()
+	if s.cfg.Following != nil {
+		s.cfg.Following(r)
+	}
 	if s.cfg.Every > 0 {
 		err := r.Intervals(s.cfg.Keep, func(p *profile.Profile) error {
 			if err := s.complete(p); err != nil {
