@@ -99,31 +99,55 @@ type row struct {
 	line Line
 }
 
-// fill adds the instructions and lines to the function. A sample counts for the instruction that contains its address. move converts the
-// address of a sample to one of the code.
-func (f *Function) fill(h *hits, c *code, move func(uint64) uint64) {
-	f.Missing, f.NoSource, f.Note, f.Program = c.missing, c.noSource, c.note, c.program
-	if c.bytes == nil {
-		f.withoutCode(h, move)
-		return
+// Listing is the code of a function, to which samples of different times can be added.
+type Listing struct {
+	function Function // without values
+	rows     []row
+	hasCode  bool
+	move     func(uint64) uint64 // converts the address of a sample to one of the code
+}
+
+// newListing adds the instructions to the function.
+func newListing(f Function, c *code, move func(uint64) uint64) *Listing {
+	l := &Listing{f, c.rows, c.bytes != nil, move}
+	l.function.Missing, l.function.NoSource, l.function.Note, l.function.Program = c.missing, c.noSource, c.note, c.program
+	if !l.hasCode {
+		return l
 	}
-	starts := make([]uint64, 0, len(c.bytes)/4)
 	for _, i := range c.disassemble(c.bytes, c.start) {
-		starts = append(starts, i.Address)
-		f.Instructions = append(f.Instructions, Instruction{Address: bpfprog.Address(i.Address), Bytes: i.Bytes(), Text: i.Text,
-			Values: make([]Value, len(f.Values))})
+		in := Instruction{Address: bpfprog.Address(i.Address), Bytes: i.Bytes(), Text: i.Text}
 		if i.Target != 0 && c.target != nil {
-			f.Instructions[len(f.Instructions)-1].Target = c.target(i.Target)
+			in.Target = c.target(i.Target)
 		}
+		l.function.Instructions = append(l.function.Instructions, in)
+	}
+	return l
+}
+
+// with returns the function with samples. A sample counts for the instruction that contains its address.
+func (l *Listing) with(h *hits) *Function {
+	f := l.function
+	f.Values = h.values
+	if !l.hasCode {
+		f.withoutCode(h, l.move)
+		return &f
+	}
+	f.Instructions = slices.Clone(f.Instructions)
+	for i := range f.Instructions {
+		f.Instructions[i].Values = make([]Value, len(f.Values))
 	}
 	for addr, values := range h.at {
-		at, found := slices.BinarySearch(starts, move(addr))
+		at, found := slices.BinarySearchFunc(f.Instructions, bpfprog.Address(l.move(addr)), func(i Instruction, addr bpfprog.Address) int {
+			return cmp.Compare(i.Address, addr)
+		})
 		if !found {
 			at = max(at-1, 0)
 		}
-		add(f.Instructions[at].Values, values)
+		if len(f.Instructions) > 0 {
+			add(f.Instructions[at].Values, values)
+		}
 	}
-	f.addLines(c.rows)
+	f.addLines(l.rows)
 	for i := range f.Instructions {
 		setPercents(f.Instructions[i].Values, f.Values)
 	}
@@ -131,6 +155,7 @@ func (f *Function) fill(h *hits, c *code, move func(uint64) uint64) {
 		setPercents(f.Lines[i].Values, f.Values)
 	}
 	slices.SortStableFunc(f.Lines, func(a, b LineSum) int { return byValues(a.Values, b.Values) })
+	return &f
 }
 
 // withoutCode lists the addresses of samples in place of instructions.

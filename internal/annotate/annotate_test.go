@@ -32,19 +32,19 @@ func example(t *testing.T) *Report {
 	h := &hits{values: samples(10, 4), at: map[uint64][]Value{
 		0x10: samples(1, 0), 0x14: samples(6, 1), 0x15: samples(1, 1), 0x1c: samples(2, 2),
 	}}
-	f := &Function{Name: "f<int>\n", Module: "/bin/a\x07", Start: 0x1000, Size: uint64(len(text)), Values: h.values}
+	f := Function{Name: "f<int>\n", Module: "/bin/a\x07", Start: 0x1000, Size: uint64(len(text)), Values: h.values}
 	totals := []Value{{Value: 20_000}, {Value: 4}}
-	setPercents(f.Values, totals)
-	f.fill(h, &code{start: 0x1000, bytes: text, disassemble: disassemble,
+	setPercents(h.values, totals)
+	withCode := newListing(f, &code{start: 0x1000, bytes: text, disassemble: disassemble,
 		rows:    []row{{0x1000, one}, {0x1004, two}, {0x1006, two}, {0x100b, Line{"/src/<b>.c", 0, ""}}, {0x100c, one}},
 		target:  func(addr uint64) string { return fmt.Sprintf("at %#x", addr) },
 		program: &Program{12, "f", "0123456789abcdef"}},
-		func(addr uint64) uint64 { return addr + 0xff0 })
+		func(addr uint64) uint64 { return addr + 0xff0 }).with(h)
 	h = &hits{values: samples(10, 0), at: map[uint64][]Value{0x30: samples(9, 0), 0x20: samples(1, 0)}}
-	without := &Function{Name: "gone", Module: "[kernel.kallsyms]", Start: 0x20, Size: 0x20, Values: h.values}
-	setPercents(without.Values, totals)
-	without.fill(h, &code{missing: "its code cannot be read"}, func(addr uint64) uint64 { return addr })
-	return &Report{Events: []Event{{"cycles", 20, 20_000}, {"faults", 4, 4}}, Functions: []*Function{f, without}, Nameless: 3, Others: 2}
+	without := Function{Name: "gone", Module: "[kernel.kallsyms]", Start: 0x20, Size: 0x20, Values: h.values}
+	setPercents(h.values, totals)
+	withoutCode := newListing(without, &code{missing: "its code cannot be read"}, func(addr uint64) uint64 { return addr }).with(h)
+	return &Report{Events: []Event{{"cycles", 20, 20_000}, {"faults", 4, 4}}, Functions: []*Function{withCode, withoutCode}, Nameless: 3, Others: 2}
 }
 
 func TestText(t *testing.T) {

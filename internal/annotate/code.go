@@ -39,10 +39,14 @@ type file struct {
 // machines maps the machines of uname(2) to Go's names.
 var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
+// newSources returns the sources for a recording, or for what runs on this machine if reader is nil.
 func newSources(reader *perfdata.Reader, programs []*linear.Program, o *Options) (*sources, error) {
 	s := &sources{options: o, search: object.DefaultSearch(o.BuildIDs), arch: runtime.GOARCH, programs: programs, files: make(map[string]file)}
 	s.search.Root, s.search.Allowance, s.search.Debuginfod, s.search.Lines = o.SymFS, o.Allowance, o.Debuginfod, !o.NoSource
 	s.texts = object.Sources{Search: s.search, Moved: o.moved}
+	if reader == nil {
+		return s, nil
+	}
 	if machine := reader.Features().Text(perfdata.FeatureArch); machine != "" {
 		if s.arch = machines[machine]; s.arch == "" {
 			s.arch = machine
@@ -102,9 +106,9 @@ func (s *sources) wanted(h *hits) bool {
 	return isProgram(s.options.Program, h.dso.Program, p)
 }
 
-// function annotates a function.
-func (s *sources) function(h *hits) *Function {
-	f := &Function{Name: h.symbol.Name, Module: h.dso.Name, Start: bpfprog.Address(h.symbol.Start), Size: h.symbol.End - h.symbol.Start, Values: h.values}
+// listing finds the code of a function. Of h it needs neither samples nor values.
+func (s *sources) listing(h *hits) *Listing {
+	f := Function{Name: h.symbol.Name, Module: h.dso.Name, Start: bpfprog.Address(h.symbol.Start), Size: h.symbol.End - h.symbol.Start}
 	c, move := &code{}, unmoved
 	switch h.dso.Kind {
 	case profile.BPF:
@@ -130,8 +134,7 @@ func (s *sources) function(h *hits) *Function {
 		}
 		return outside(addr)
 	}
-	f.fill(h, c, move)
-	return f
+	return newListing(f, c, move)
 }
 
 // unmoved is the move function for samples whose addresses are those of the code.

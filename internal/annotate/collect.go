@@ -206,20 +206,46 @@ func NewCode(r *replay.Replay, reader *perfdata.Reader, o *Options) *Code {
 	return &Code{reader, r.Programs(), o}
 }
 
-// Function annotates a function. at has the samples by address, those of one event; the event's sum is 100 percent of the function.
-func (c *Code) Function(dso *replay.DSO, symbol replay.Symbol, event Event, at map[uint64]Value) (*Function, error) {
+// LiveCode returns the code of what runs on this machine, with these BPF programs.
+func LiveCode(programs []*linear.Program, o *Options) *Code {
+	return &Code{programs: programs, options: o}
+}
+
+// Listing reads the code of a function.
+func (c *Code) Listing(dso *replay.DSO, symbol replay.Symbol) (*Listing, error) {
 	sources, err := newSources(c.reader, c.programs, c.options)
 	if err != nil {
 		return nil, err
 	}
 	defer sources.close()
-	h := &hits{dso: dso, symbol: symbol, values: make([]Value, 1), at: make(map[uint64][]Value, len(at))}
-	for addr, v := range at {
-		h.at[addr] = []Value{v}
-		add(h.values, h.at[addr])
+	return sources.listing(&hits{dso: dso, symbol: symbol}), nil
+}
+
+// Function returns the function with samples. at has a value of each event by address; the events' sums are 100 percent of the function.
+func (l *Listing) Function(events []Event, at map[uint64][]Value) *Function {
+	h := &hits{values: make([]Value, len(events)), at: at}
+	totals := make([]Value, len(events))
+	for _, values := range at {
+		add(h.values, values)
 	}
-	setPercents(h.values, []Value{{Value: event.Value}})
-	return sources.function(h), nil
+	for e := range events {
+		totals[e].Value = events[e].Value
+	}
+	setPercents(h.values, totals)
+	return l.with(h)
+}
+
+// Function annotates a function. at has the samples by address, those of one event; the event's sum is 100 percent of the function.
+func (c *Code) Function(dso *replay.DSO, symbol replay.Symbol, event Event, at map[uint64]Value) (*Function, error) {
+	l, err := c.Listing(dso, symbol)
+	if err != nil {
+		return nil, err
+	}
+	values := make(map[uint64][]Value, len(at))
+	for addr, v := range at {
+		values[addr] = []Value{v}
+	}
+	return l.Function([]Event{event}, values), nil
 }
 
 // Report annotates the wanted functions. An error means that the recording cannot be annotated at all. What a single function lacks is in
@@ -244,7 +270,7 @@ func (s *Samples) Report(reader *perfdata.Reader, o *Options) (*Report, error) {
 			report.Others++
 			continue
 		}
-		f := sources.function(h)
+		f := sources.listing(h).with(h)
 		if o.SkipMissing && f.Missing != "" {
 			report.Unreadable++
 			continue

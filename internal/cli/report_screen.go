@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -428,15 +427,9 @@ func (s *reportScreen) annotated(f report.WalkFunction, text string, err error) 
 		return
 	}
 	p := &reportPage{title: "Instructions of " + f.Name, lines: strings.Split(strings.TrimRight(text, "\n"), "\n")}
-	most := 0.0
-	for i, l := range p.lines {
-		var percent float64
-		if _, err := fmt.Sscanf(l, "%f", &percent); err == nil && percent > most {
-			most, p.first = percent, i
-		}
-	}
+	at, _ := hottest(p.lines)
 	room := s.pageRoom()
-	p.first = max(0, min(p.first-room/2, len(p.lines)-room))
+	p.first = max(0, min(at-room/2, len(p.lines)-room))
 	s.page = p
 }
 

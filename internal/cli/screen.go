@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,7 +34,7 @@ type screen interface {
 type screenSuspend struct{}
 
 // framesPerSecond limits the screen updates, because each frame costs a little even without a change.
-const framesPerSecond = 20
+const framesPerSecond = 10
 
 // showScreen shows a screen until a key, the context or an error ends it. messages are sent to the screen; nil if there are none. The
 // terminal is restored afterwards, and while the process is stopped.
@@ -161,4 +162,16 @@ func cutMiddle(name string, width int) string {
 // padded appends blanks to a text up to the width.
 func padded(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-displaywidth.String(text)))
+}
+
+// hottest returns the index of the line with the largest share at its start, and false if all lines are without one or have 0.
+func hottest(lines []string) (at int, any bool) {
+	most := 0.0
+	for i, l := range lines {
+		first, _, _ := strings.Cut(strings.TrimLeft(l, " "), " ")
+		if percent, err := strconv.ParseFloat(first, 64); err == nil && percent > most {
+			most, at, any = percent, i, true
+		}
+	}
+	return at, any
 }

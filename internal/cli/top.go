@@ -119,7 +119,7 @@ func (o *topOptions) interval() time.Duration { return time.Duration(o.delay * f
 
 func (o *topOptions) run(cmd *cobra.Command, args []string) error {
 	screen := o.count == 0 && !o.stdio && onScreen(cmd.OutOrStdout())
-	source, examine, err := o.open(cmd, args, screen)
+	source, details, err := o.open(cmd, args, screen)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (o *topOptions) run(cmd *cobra.Command, args []string) error {
 	defer stop()
 	order := top.Order{Column: column}
 	if screen {
-		s := topScreen{columns: source.Columns(), examine: examine, order: order, live: o.by == topFunctions}
+		s := topScreen{columns: source.Columns(), topDetails: details, order: order, live: o.by == topFunctions}
 		return showTop(ctx, s, source, o.interval())
 	}
 	return ended(printTop(ctx, cmd.OutOrStdout(), source, order, o.interval(), o.count))
@@ -155,35 +155,37 @@ func (o *topOptions) events(cmd *cobra.Command) (event.List, error) {
 	return chosen.list, nil
 }
 
-// open starts to observe. It also returns a function that describes the program, process, cgroup or function with an ID.
-func (o *topOptions) open(cmd *cobra.Command, args []string, screen bool) (top.Source, func(id uint64) (string, error), error) {
+// open starts to observe. It also returns what describes the program, process, cgroup or function with an ID.
+func (o *topOptions) open(cmd *cobra.Command, args []string, screen bool) (source top.Source, details topDetails, err error) {
 	if o.by == topFunctions {
 		return o.openFunctions(cmd, screen)
 	}
 	list, err := o.events(cmd)
 	if err != nil {
-		return nil, nil, err
+		return nil, details, err
 	}
 	if o.by != topPrograms {
-		source, err := top.OpenTasks(process.Key(o.by), list)
+		details.examine = top.ExamineProcess
 		if o.by == string(process.ByCgroup) {
-			return source, top.ExamineCgroup, err
+			details.examine = top.ExamineCgroup
 		}
-		return source, top.ExamineProcess, err
+		source, err := top.OpenTasks(process.Key(o.by), list)
+		return source, details, err
 	}
 	selector, err := parseSelector(args)
 	if err != nil {
-		return nil, nil, err
+		return nil, details, err
 	}
-	source, missing, err := top.OpenPrograms(selector, list)
+	programs, missing, err := top.OpenPrograms(selector, list)
 	if err != nil {
-		return nil, nil, err
+		return nil, details, err
 	}
 	if len(args) > 0 && len(missing) > 0 {
-		source.Close()
-		return nil, nil, missingItems(missing)
+		programs.Close()
+		return nil, details, missingItems(missing)
 	}
-	return source, func(id uint64) (string, error) { return examineProgram(id, source.Distributions(id)) }, nil
+	details.examine = func(id uint64) (string, error) { return examineProgram(id, programs.Distributions(id)) }
+	return programs, details, nil
 }
 
 // topColumn returns the index of the named column.

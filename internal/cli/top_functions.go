@@ -35,7 +35,7 @@ func programsLoaded() bool {
 }
 
 // openFunctions begins to sample. Messages go to standard error, or with a screen to its second line.
-func (o *topOptions) openFunctions(cmd *cobra.Command, screen bool) (top.Source, func(id uint64) (string, error), error) {
+func (o *topOptions) openFunctions(cmd *cobra.Command, screen bool) (top.Source, topDetails, error) {
 	given := cmd.Flags().Changed
 	if !given("freq") && !given("count") {
 		o.sampling.frequency = strconv.Itoa(defaultProfileFrequency)
@@ -43,14 +43,14 @@ func (o *topOptions) openFunctions(cmd *cobra.Command, screen bool) (top.Source,
 	o.sampling.maps.format = mapFormats[0] // top has no flags for programs at samples
 	recording, err := o.sampling.config(given, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, topDetails{}, err
 	}
 	if recording.Programs != nil {
 		recording.Programs.Close()
-		return nil, nil, badCombinationf("top runs no BPF programs at samples: bperf profile does")
+		return nil, topDetails{}, badCombinationf("top runs no BPF programs at samples: bperf profile does")
 	}
 	if err := refuseTerms(recording.Events, "top"); err != nil {
-		return nil, nil, err
+		return nil, topDetails{}, err
 	}
 	if !screen {
 		note := func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), printable.Lines(s)) }
@@ -59,9 +59,9 @@ func (o *topOptions) openFunctions(cmd *cobra.Command, screen bool) (top.Source,
 	}
 	source, err := top.OpenFunctions(top.FunctionsConfig{Record: *recording, Every: o.every(), Callers: o.sampling.framePointers})
 	if err != nil {
-		return nil, nil, err
+		return nil, topDetails{}, err
 	}
-	return source, source.Examine, nil
+	return source, topDetails{source.Examine, source.Instructions}, nil
 }
 
 // every returns the length of the intervals of sampling, of which each interval of the output has a whole number. They are at most as long

@@ -22,7 +22,7 @@ import (
 // topScreen is the state of an interactive top. Update changes it, and text draws it.
 type topScreen struct {
 	columns []top.Column
-	examine func(id uint64) (string, error)
+	topDetails
 
 	width, height int
 	latest, shown *top.Reading // nil until the first interval ends; they differ while paused
@@ -39,11 +39,24 @@ type topScreen struct {
 	err           error // ends the program
 }
 
+// topDetails return the details of a row.
+type topDetails struct {
+	examine      func(id uint64) (string, error)
+	instructions func(id uint64) (string, error) // with shares, as bperf annotate prints them; nil if rows are no functions
+}
+
 // topDrill is the detailed view of one row.
 type topDrill struct {
-	id    uint64
+	topDetail
 	lines []string // nil until they are read
 	first int      // index of the first line on the screen
+	moved bool     // first is where the user or an instruction with samples is
+}
+
+// topDetail is what to read of a row.
+type topDetail struct {
+	id   uint64
+	code bool // its instructions
 }
 
 // These are messages of top, besides those of bubbletea.
@@ -53,7 +66,7 @@ type (
 		err     error
 	}
 	topExamined struct { // a row's details were read
-		id   uint64
+		topDetail
 		text string
 		err  error
 	}
@@ -64,15 +77,31 @@ func (s topScreen) Init() tea.Cmd {
 	if s.drill == nil || s.drill.lines != nil {
 		return nil
 	}
-	return s.examineRow(s.drill.id)
+	return s.examineRow(s.drill.topDetail)
 }
 
 // examineRow returns a command that reads a row's details.
-func (s topScreen) examineRow(id uint64) tea.Cmd {
-	return func() tea.Msg {
-		text, err := s.examine(id)
-		return topExamined{id, text, err}
+func (s topScreen) examineRow(d topDetail) tea.Cmd {
+	examine := s.examine
+	if d.code {
+		examine = s.instructions
 	}
+	return func() tea.Msg {
+		text, err := examine(d.id)
+		return topExamined{d, text, err}
+	}
+}
+
+// examined shows the details of a row. Of instructions, it first shows the one with the most samples.
+func (s topScreen) examined(msg topExamined) topScreen {
+	d := *s.drill
+	d.lines = examinedLines(msg)
+	if at, any := hottest(d.lines); any && d.code && !d.moved {
+		room := s.drillRows()
+		d.first, d.moved = max(0, min(at-room/2, len(d.lines)-room)), true
+	}
+	s.drill = &d
+	return s
 }
 
 // Update handles a message.
@@ -94,11 +123,11 @@ func (s topScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 		s.shown = s.latest
 		if s.live && s.drill != nil {
-			return s, s.examineRow(s.drill.id)
+			return s, s.examineRow(s.drill.topDetail)
 		}
 	case topExamined:
-		if s.drill != nil && s.drill.id == msg.id {
-			s.drill = &topDrill{id: msg.id, lines: examinedLines(msg), first: s.drill.first}
+		if s.drill != nil && s.drill.topDetail == msg.topDetail {
+			return s.examined(msg), nil
 		}
 	case screenSuspend:
 		if canStop() {
@@ -142,7 +171,7 @@ func (s topScreen) press(key tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 		s.paused = !s.paused
 		s.shown = s.latest
 		return s, nil
-	case s.drill != nil:
+	case s.drill != nil && (key.String() != "a" || s.drill.code):
 		return s.pressDrilled(key.String()), nil
 	}
 	return s.pressList(key.String())
@@ -177,10 +206,17 @@ func (s topScreen) pressList(key string) (tea.Model, tea.Cmd) {
 		s.typing = true
 	case "esc":
 		s.filter = ""
-	case "enter":
-		if id := s.chosen(); id != 0 {
-			s.drill = &topDrill{id: id}
-			return s, s.examineRow(id)
+	case "enter", "a":
+		if s.instructions == nil && key == "a" {
+			break
+		}
+		detail := topDetail{s.chosen(), key == "a"}
+		if s.drill != nil {
+			detail.id = s.drill.id
+		}
+		if detail.id != 0 {
+			s.drill = &topDrill{topDetail: detail}
+			return s, s.examineRow(detail)
 		}
 	default:
 		rows := s.rows()
@@ -200,7 +236,7 @@ func (s topScreen) pressDrilled(key string) topScreen {
 		return s
 	}
 	d, room := *s.drill, s.drillRows()
-	d.first = moved(key, d.first, room, len(d.lines)-room+1)
+	d.first, d.moved = moved(key, d.first, room, len(d.lines)-room+1), true
 	s.drill = &d
 	return s
 }

@@ -21,7 +21,7 @@ import (
 func topScreenOf(width, height int) topScreen {
 	r := topReadingOf()
 	return topScreen{width: width, height: height, latest: r, shown: r, columns: topColumnsOf(),
-		examine: func(id uint64) (string, error) { return fmt.Sprintf("BPF program %d\n", id), nil }}
+		topDetails: topDetails{examine: func(id uint64) (string, error) { return fmt.Sprintf("BPF program %d\n", id), nil }}}
 }
 
 // typed returns the keys as a terminal sends them: one per letter, or a key's name in angle brackets.
@@ -130,8 +130,8 @@ func TestTopScreen(t *testing.T) {
 	gone := press(topScreenOf(80, 14), "<enter>")
 	gone.shown.Rows, gone.shown.Total = nil, "no such BPF program is loaded"
 	reading := topScreenOf(80, 14)
-	reading.drill = &topDrill{id: 8}
-	failed, _ := reading.Update(topExamined{8, "", errors.New("no such\x1b program")})
+	reading.drill = &topDrill{topDetail: topDetail{id: 8}}
+	failed, _ := reading.Update(topExamined{topDetail{id: 8}, "", errors.New("no such\x1b program")})
 	shown := topScreenOf(80, 14)
 	shown.examine = func(uint64) (string, error) {
 		var b strings.Builder
@@ -320,11 +320,11 @@ func TestTopUpdate(t *testing.T) {
 	if s, _ = update(old, tea.WindowSizeMsg{Width: 7, Height: 5}); s.width != 7 || s.height != 5 {
 		t.Errorf("%d by %d", s.width, s.height)
 	}
-	s, _ = update(press(old, "<enter>"), topExamined{id: 9, text: "another"})
+	s, _ = update(press(old, "<enter>"), topExamined{topDetail: topDetail{id: 9}, text: "another"})
 	if diff := cmp.Diff([]string{"BPF program 8"}, s.drill.lines); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if s, _ = update(old, topExamined{id: 8, text: "late"}); s.drill != nil {
+	if s, _ = update(old, topExamined{topDetail: topDetail{id: 8}, text: "late"}); s.drill != nil {
 		t.Error("it looks into a program after it was told to go back")
 	}
 	if s.Init() != nil || press(old, "<enter>").Init() != nil {
@@ -339,5 +339,56 @@ func TestTopUpdate(t *testing.T) {
 	gone.Rows = gone.Rows[:1]
 	if s, _ = update(moved, topRead{reading: gone}); s.chosen() != 7 {
 		t.Errorf("%d is chosen as the one that was is gone", s.chosen())
+	}
+}
+
+// TestTopInstructions shows instructions, first at the hottest one, then wherever the user scrolls to. Only functions have them.
+func TestTopInstructions(t *testing.T) {
+	s := topScreenOf(80, 14)
+	if got := press(s, "a"); got.drill != nil {
+		t.Error("BPF programs have instructions")
+	}
+	reads, hot := 0, 40
+	s.live = true
+	s.instructions = func(id uint64) (string, error) {
+		reads++
+		var b strings.Builder
+		for i := range 60 {
+			share := 0.0
+			if i == hot {
+				share = 90
+			}
+			fmt.Fprintf(&b, "%8.2f%8.2f :   %x: nop of %d\n", share, share, i, id)
+		}
+		return b.String(), nil
+	}
+	next := func() {
+		model, cmd := s.Update(topRead{reading: topReadingOf()})
+		s = model.(topScreen)
+		model, _ = s.Update(cmd())
+		s = model.(topScreen)
+	}
+	see := func(what string, shown bool) {
+		t.Helper()
+		if strings.Contains(s.text(), what) != shown {
+			t.Errorf("%q is shown: %v, want %v, in\n%s", what, !shown, shown, s.text())
+		}
+	}
+	s = press(s, "<enter>")
+	see("a instructions", true)
+	s = press(s, "a")
+	see("90.00   90.00 :   28: nop of", true)
+	see("a instructions", false)
+	hot = 2
+	next()
+	see("28: nop", true)
+	s = press(s, "<home>")
+	see("90.00   90.00 :   2: nop of", true)
+	s = press(s, "<space>")
+	if model, cmd := s.Update(topRead{reading: topReadingOf()}); cmd != nil {
+		t.Error("a paused screen reads instructions", model)
+	}
+	if s = press(s, "<esc>"); s.drill != nil || reads != 2 {
+		t.Errorf("%d reads, %v", reads, s.drill)
 	}
 }

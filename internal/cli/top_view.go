@@ -36,6 +36,9 @@ func (s topScreen) text() string {
 		lines, keys = s.helpLines(), "any key back  q quit"
 	case s.drill != nil:
 		lines, keys = s.drillLines(), "space pause  up down pgup pgdn home end scroll  esc back  q quit"
+		if !s.drill.code {
+			keys = s.codeKey() + keys
+		}
 	}
 	lines = lines[:min(len(lines), s.height)]
 	if s.height >= headLines+keyLines+1 {
@@ -69,7 +72,14 @@ func (s topScreen) listKeys() string {
 		}
 	}
 	return text + " (again: turn)\n" +
-		"/ filter  enter details  space pause  ? keys  up down pgup pgdn home end  q quit"
+		"/ filter  enter details  " + s.codeKey() + "space pause  ? keys  up down pgup pgdn home end  q quit"
+}
+
+func (s topScreen) codeKey() string {
+	if s.instructions == nil {
+		return ""
+	}
+	return "a instructions  "
 }
 
 // helpLines describes the keys.
@@ -84,6 +94,9 @@ func (s topScreen) helpLines() []string {
 	add("/", "show only names with the text that you type; enter ends typing, esc shows all")
 	add("space", "pause, and go on")
 	add("enter", "show details of the row")
+	if s.instructions != nil {
+		add("a", "show the instructions of the function, with their shares of its samples")
+	}
 	add("up down, k j", "choose a row")
 	add("pgup pgdown", "choose a row of another page")
 	add("home end, g G", "choose the first or the last row")

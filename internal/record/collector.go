@@ -170,7 +170,7 @@ func (c *collector) patience() time.Duration {
 		return max(c.cfg.Sums.Patience, tasksPoll)
 	}
 	if c.cfg.Sums != nil {
-		return c.cfg.Sums.Poll
+		return c.cfg.Sums.Poll()
 	}
 	if c.unwinder != nil {
 		return c.unwinder.patience(time.Now())

@@ -17,7 +17,7 @@ type Sums struct {
 	Stack  bool                                       // sums have stacks
 	Kernel bool                                       // sums may be of kernel code even if no event is
 	Attach func(event int, fd *perfevent.Event) error // attaches a program to an event, given by its index among Config.Events
-	Poll   time.Duration                              // how often Due is called
+	Poll   func() time.Duration                       // returns the time until Due is called again
 
 	// Patience is how often Due and Settled are called for a while after tasks have mapped something, and makes waiting take less CPU time.
 	// 0 for a short time.

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -58,8 +59,9 @@ type settings struct {
 	tables       userstack.Need // which processes get unwind tables
 	allowance    *allowance.Allowance
 	events       int
-	rate         uint64 // maximum number of samples per second; 0 if unknown
-	entries      uint32 // initial size of each map; 0 for the default
+	rate         uint64        // maximum number of samples per second; 0 if unknown
+	entries      uint32        // initial size of each map; 0 for the default
+	every        time.Duration // the length of an interval; 0 for a single one
 
 	ips      []Range            // keep samples whose instruction pointer is in one of these; nil for all
 	programs []Range            // keep samples with an instruction pointer or a caller in one of these; nil for all
@@ -114,7 +116,7 @@ func (c *counter) load(o settings) (err error) {
 	if !o.follows {
 		c.spec.Maps[sampleMapFollowed].MaxEntries = 1
 	}
-	sums, chains := sumsFor(o.rate), uint32(defaultChains)
+	sums, chains := o.sums(), uint32(defaultChains)
 	if o.entries > 0 {
 		sums, chains = o.entries, o.entries
 	}
@@ -222,11 +224,15 @@ func setVariables(spec *ebpf.CollectionSpec, values map[string]any) error {
 	return nil
 }
 
-// sumsFor returns the initial number of entries for sums. They last for some seconds, so that none is lost while this process waits for a CPU.
-func sumsFor(rate uint64) uint32 {
-	const seconds, most = 8, 128 << 10
+// sums returns the initial number of entries for sums. They last for some seconds, so that none is lost while this process waits for a CPU. Sums of
+// intervals are read often, so that fewer are enough: the kernel spends milliseconds on a large map.
+func (o *settings) sums() uint32 {
+	const seconds, least, most = 8, 1 << 10, 128 << 10
 	sums := uint32(defaultSums)
-	for sums < most && uint64(sums) < seconds*rate {
+	if o.rate > 0 && o.every > 0 && o.every < seconds*time.Second/2 {
+		sums = least
+	}
+	for sums < most && uint64(sums) < seconds*o.rate {
 		sums *= 2
 	}
 	return sums

@@ -53,6 +53,9 @@ type Config struct {
 	Every time.Duration                // take a profile for each interval of this length; 0 for a single profile
 	Each  func(*profile.Profile) error // gets each of these profiles when it is complete
 
+	// Following gets the replay of the recording before the first call of Each, which may call its method DSO. It may be nil.
+	Following func(*replay.Replay)
+
 	// CgroupPath returns the path of a cgroup by its ID, or "". With it, bperf records no paths of cgroups, and keeps none. nil for the recorded
 	// paths. Calls come from one goroutine.
 	CgroupPath func(id uint64) string
@@ -179,7 +182,7 @@ func Run(cfg Config) (Result, error) {
 	}
 	s.settings = settings{Keys: by, kernel: !cfg.Record.AllUser, user: !cfg.Record.AllKernel, noIdle: cfg.Record.NoIdle, waits: waits,
 		command: cfg.Record.CommandIsTarget(), follows: cfg.Record.SamplesCPUs(),
-		events: events, entries: cfg.Entries, ips: cfg.Ranges, programs: cfg.Programs, filters: filters, access: access, allTypes: programs != nil,
+		events: events, entries: cfg.Entries, every: cfg.Every, ips: cfg.Ranges, programs: cfg.Programs, filters: filters, access: access, allTypes: programs != nil,
 		rate:   cfg.Record.Frequency * uint64(events*runtime.NumCPU()),
 		tables: cfg.need(), allowance: cfg.Record.Allowance}
 	if s.counter, err = newCounter(s.settings); err != nil {
@@ -279,7 +282,7 @@ func (s *sampler) recording(q *queue) record.Config {
 			e.Attr.SampleType |= bits
 		}
 	}
-	cfg.Sums = &record.Sums{Stack: s.sums.Stacks, Kernel: s.cfg.measuresWaits() && s.settings.kernel || len(s.maps.all) > 0, Poll: s.poll(), Patience: s.cfg.Patience,
+	cfg.Sums = &record.Sums{Stack: s.sums.Stacks, Kernel: s.cfg.measuresWaits() && s.settings.kernel || len(s.maps.all) > 0, Poll: s.poll, Patience: s.cfg.Patience,
 		Attach: s.attach, Due: s.due, Read: s.read, Counted: s.count, Follow: s.counter.follow}
 	if s.cfg.measuresWaits() {
 		cfg.Sums.OffCPU = s.attachWaits
@@ -304,16 +307,27 @@ func (s *sampler) settled() error {
 	return s.counter.tables.Update(longest)
 }
 
-// poll returns the time between two checks of the maps. Intervals end at a check, a check finds processes whose stacks need tables, and the maps must not
-// fill up between two checks.
+// settling is the time after an interval in which records of the interval arrive.
+const settling = 100 * time.Millisecond
+
+// poll returns the time until the next check of the maps. Intervals end at a check, a check finds processes whose stacks need tables, and the maps must
+// not fill up between two checks.
 func (s *sampler) poll() time.Duration {
-	switch {
-	case s.cfg.Every > 0: // an interval is at most 2 % longer
-		return min(max(s.cfg.Every/50, 100*time.Millisecond), 250*time.Millisecond)
-	case s.settings.tables != userstack.All, s.settings.waits, s.settings.entries > 0, s.settings.rate == 0, 4*s.settings.rate > defaultSums:
-		return 250 * time.Millisecond
+	wait := time.Second
+	looks := s.counter.tables != nil && s.settings.tables != userstack.All
+	if looks || s.settings.waits || s.settings.entries > 0 || s.settings.rate == 0 || 4*s.settings.rate > uint64(s.settings.sums()) {
+		wait = 250 * time.Millisecond
 	}
-	return time.Second
+	if s.cfg.Every > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		const late = time.Millisecond // waits have whole milliseconds: the interval is over then
+		wait = min(wait, max(0, s.cfg.Every-time.Since(s.intervals.current.start))+late)
+		if s.intervals.settle {
+			wait = min(wait, settling)
+		}
+	}
+	return wait
 }
 
 func (s *sampler) attach(event int, fd *perfevent.Event) error {
@@ -570,6 +584,9 @@ func (s *sampler) follow(q *queue) (*profile.Profile, replay.Stats, error) {
 	options.Sums, options.Functions, options.KernelSymbol, options.Allowance = s.sums, s.cfg.Functions, s.counter.symbol, s.cfg.Record.Allowance
 	r := replay.New(reader, options)
 	defer r.Close()
+	if s.cfg.Following != nil {
+		s.cfg.Following(r)
+	}
 	if s.cfg.Every > 0 {
 		err := r.Intervals(s.cfg.Keep, func(p *profile.Profile) error {
 			if err := s.complete(p); err != nil {

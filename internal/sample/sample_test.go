@@ -62,10 +62,18 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-func TestSumsFor(t *testing.T) {
-	for rate, want := range map[uint64]uint32{0: 32 << 10, 2 * 999: 32 << 10, 8 * 999: 64 << 10, 2 * 4999: 128 << 10, 1 << 60: 128 << 10} {
-		if got := sumsFor(rate); got != want {
-			t.Errorf("%d a second: %d", rate, got)
+func TestSizeOfSums(t *testing.T) {
+	for _, c := range []struct {
+		rate  uint64
+		every time.Duration
+		want  uint32
+	}{
+		{0, 0, 32 << 10}, {2 * 999, 0, 32 << 10}, {8 * 999, 0, 64 << 10}, {2 * 4999, 0, 128 << 10}, {1 << 60, 0, 128 << 10},
+		{0, time.Second, 32 << 10}, {2 * 99, time.Second, 2 << 10}, {2 * 999, time.Second, 16 << 10}, {2 * 99, time.Minute, 32 << 10},
+	} {
+		o := settings{rate: c.rate, every: c.every}
+		if got := o.sums(); got != c.want {
+			t.Errorf("%d a second, intervals of %v: %d, want %d", c.rate, c.every, got, c.want)
 		}
 	}
 }

@@ -9,14 +9,17 @@ import (
 
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
+	"github.com/bperf/bperf/internal/replay"
 )
 
 // functionSums are the sums of samples by function, of an interval and since the start.
 type functionSums struct {
 	began     time.Time
+	ended     time.Time // when the last interval did
 	functions map[functionKey]*function
 	rest      *function // functions without room, and those that were forgotten
 	callers   *callers  // nil without stacks
+	watched   *watched  // nil before the first call of watch
 	lastID    uint64
 
 	events []eventTotal
@@ -90,11 +93,12 @@ func (s *functionSums) newFunction(key functionKey, object string) *function {
 }
 
 // add adds the samples of a profile whose events are those of the session.
-func (s *functionSums) add(p *profile.Profile) {
+func (s *functionSums) add(p *profile.Profile, dsoOf func(profile.ModuleID) *replay.DSO) {
 	if s.began.IsZero() {
 		s.began = p.Info.Start
 	}
 	s.now.end = p.Info.Start.Add(p.Info.Duration)
+	s.ended = s.now.end
 	s.now.window += p.Info.Duration
 	s.now.losses.Add(&p.Losses)
 	if s.callers != nil {
@@ -114,8 +118,17 @@ func (s *functionSums) add(p *profile.Profile) {
 		sum := sampleSum{one.Count, one.Value}
 		f.events[one.Event].add(sum)
 		s.events[one.Event].samplePair.add(sum)
-		if s.callers != nil && one.Event == 0 {
+		if one.Event != 0 {
+			continue
+		}
+		if s.callers != nil {
 			s.callers.add(p, one, f.id)
+		}
+		if w := s.watched; w != nil {
+			if w.dso == nil && w.id == f.id {
+				w.find(p, one.Leaf, dsoOf)
+			}
+			w.add(f, p.Frames()[one.Leaf].Address, sum)
 		}
 	}
 	for i := range min(len(p.Events), len(s.events)) {
@@ -187,6 +200,9 @@ func (s *functionSums) reading() *Reading {
 		f.turn()
 	}
 	s.rest.turn()
+	if s.watched != nil {
+		s.watched.turn()
+	}
 	for i := range s.events {
 		s.events[i].now = sampleSum{}
 	}
@@ -324,16 +340,28 @@ func (s *functionSums) forget() {
 	}
 }
 
-// examine describes a function and, if they are known, its callers.
-func (s *functionSums) examine(id uint64) (string, error) {
-	f := s.rest
-	for _, known := range s.functions {
-		if known.id == id {
-			f = known
+// find returns the function with an ID, or nil if it was forgotten.
+func (s *functionSums) find(id uint64) *function {
+	if s.rest.id == id {
+		return s.rest
+	}
+	for _, f := range s.functions {
+		if f.id == id {
+			return f
 		}
 	}
-	if f.id != id {
-		return "", fmt.Errorf("the function was forgotten: %d others have more samples since the start", len(s.functions))
+	return nil
+}
+
+func (s *functionSums) forgotten() error {
+	return fmt.Errorf("the function was forgotten: %d others have more samples since the start", len(s.functions))
+}
+
+// examine describes a function and, if they are known, its callers.
+func (s *functionSums) examine(id uint64) (string, error) {
+	f := s.find(id)
+	if f == nil {
+		return "", s.forgotten()
 	}
 	var b strings.Builder
 	b.WriteString(f.description(s))

@@ -13,6 +13,7 @@ import (
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/record"
+	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/sample"
 )
 
@@ -24,6 +25,8 @@ type Functions struct {
 	stop  context.CancelFunc
 	ready chan struct{} // has an element after an interval was added to sums
 	ended chan struct{} // closed when sampling has ended
+
+	listings sync.Mutex // held while instructions are read, which takes long
 
 	mu   sync.Mutex // guards the fields below
 	sums *functionSums
@@ -76,7 +79,10 @@ func (f *Functions) run(ctx context.Context, cfg FunctionsConfig) {
 	defer close(f.ended)
 	by := sample.Keys{IP: !cfg.Callers, Stack: cfg.Callers, PID: true}
 	session := sample.Config{Record: cfg.Record, By: by, Every: cfg.Every, Patience: patience}
+	session.Keep = profile.Address // for instructions
 	session.Replay.NoInline = true
+	var following *replay.Replay
+	session.Following = func(r *replay.Replay) { following = r }
 	err := errAfresh
 	for errors.Is(err, errAfresh) {
 		lost := uint64(0)
@@ -84,7 +90,7 @@ func (f *Functions) run(ctx context.Context, cfg FunctionsConfig) {
 			if ctx.Err() != nil { // its symbols were skipped
 				return nil
 			}
-			f.add(p)
+			f.add(p, following.DSO)
 			if lost += p.Losses.Records; lost > mostLostRecords {
 				return errAfresh
 			}
@@ -97,11 +103,11 @@ func (f *Functions) run(ctx context.Context, cfg FunctionsConfig) {
 	f.err = err
 }
 
-// add adds an interval.
-func (f *Functions) add(p *profile.Profile) {
+// add adds an interval. dsoOf returns where the code of its modules is.
+func (f *Functions) add(p *profile.Profile, dsoOf func(profile.ModuleID) *replay.DSO) {
 	p.RemoveDummies()
 	f.mu.Lock()
-	f.sums.add(p)
+	f.sums.add(p, dsoOf)
 	f.mu.Unlock()
 	select {
 	case f.ready <- struct{}{}:

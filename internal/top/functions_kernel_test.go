@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -109,6 +111,59 @@ func functionOf(t *testing.T, f *Functions, load, name string) (sum sampleSum) {
 		t.Errorf("%s: no samples in %s", load, name)
 	}
 	return sum
+}
+
+// TestInstructions chooses a function of each of the three programs, and sums up the shares of its instructions.
+func TestInstructions(t *testing.T) {
+	require.Root(t)
+	loads, err := split.Loads(t.TempDir(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range loads {
+		cmd := exec.Command(l.Command()[0], l.Command()[1:]...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		f := openFunctions(t, target.Spec{System: true}, false)
+		id := uint64(0)
+		for id == 0 {
+			for _, row := range nextOf(t, f).Rows {
+				object := map[string]string{"C": "split ", "Go": ownName(t) + " ", "BPF": "bpf_prog "}[l.Name]
+				if strings.HasPrefix(row.Name, object) && strings.HasSuffix(row.Name, " "+strings.TrimPrefix(l.Three, "_")) {
+					id = row.ID
+				}
+			}
+		}
+		text, err := f.Instructions(id)
+		if err != nil || !strings.Contains(text, "There is none yet") {
+			t.Errorf("%s: when it is chosen: %v, %s", l.Name, err, text)
+		}
+		var last, all float64
+		for last == 0 && err == nil { // the last interval can be without samples
+			nextOf(t, f)
+			text, err = f.Instructions(id)
+			last, all = sharesOf(text)
+		}
+		if err != nil || math.Abs(last-100) > 2 || math.Abs(all-100) > 2 || !strings.Contains(text, ">:\n") {
+			t.Errorf("%s: %v, %.2f and %.2f %% of the samples are in\n%s", l.Name, err, last, all, text)
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+}
+
+// instructionLine matches an instruction with its shares.
+var instructionLine = regexp.MustCompile(`(?m)^ +(\d+\.\d\d) +(\d+\.\d\d) :   [0-9a-f]+:\t\w`)
+
+// sharesOf sums up the shares of instructions.
+func sharesOf(text string) (last, all float64) {
+	for _, m := range instructionLine.FindAllStringSubmatch(text, -1) {
+		l, _ := strconv.ParseFloat(m[1], 64)
+		a, _ := strconv.ParseFloat(m[2], 64)
+		last, all = last+l, all+a
+	}
+	return last, all
 }
 
 // checkCallers looks for the row of a function of the Go load, and for its callers down to TestMain.

@@ -74,7 +74,7 @@ func TestFunctionSums(t *testing.T) {
 	p.sample(0, 1, p.frame("spin", ""))
 	p.sample(1, 3, p.frame("spin", "burn"))
 	p.Losses = profile.Losses{Samples: 2, Records: 3, Truncated: 4, Reasons: []profile.Loss{{Reason: "none", Samples: 5}}}
-	s.add(p.Profile)
+	s.add(p.Profile, nil)
 	expectFunctions(t, s, "100 samples of cpu-clock, 2 lost, 1 in unknown functions, 4 with cut stacks, 5 without stacks, "+
 		"3 records of processes lost: 50.000 % of a CPU; 3 of page-faults: 1.5/s",
 		"80.00 80.00 80 100.00 spin █ burn",
@@ -86,7 +86,7 @@ func TestFunctionSums(t *testing.T) {
 		p = newProfile(n + 1)
 		p.sample(0, 10, p.frame("spin", "burn"))
 		p.sample(0, 40, p.frame("[kernel.kallsyms]", "schedule"))
-		s.add(p.Profile)
+		s.add(p.Profile, nil)
 	}
 	expectFunctions(t, s, "100 samples of cpu-clock, 0 lost: 25.000 % of a CPU; 0 of page-faults: 0.0/s",
 		"80.00 47.50 80 0.00 [kernel] ▂█ schedule",
@@ -104,7 +104,7 @@ func TestFunctionSumsBounded(t *testing.T) {
 		p.sample(0, uint64(1+min(i, 1)), p.frame("many", fmt.Sprint("f", i)))
 	}
 	p.sample(0, 1000, p.frame("many", "f0"))
-	s.add(p.Profile)
+	s.add(p.Profile, nil)
 	rows := s.reading().Rows
 	if len(rows) != mostFunctions+1 {
 		t.Errorf("%d rows, want %d", len(rows), mostFunctions+1)
@@ -137,7 +137,7 @@ func TestCallers(t *testing.T) {
 	p.sample(0, 9, burn, burn, work, main) // recursion
 	p.sample(0, 1, burn)
 	p.sample(0, 100, work, main)
-	s.add(p.Profile)
+	s.add(p.Profile, nil)
 	text, err := s.examine(s.functions[functionKey{path: "/path/spin", name: "burn", start: 0x1000}].id)
 	if err != nil {
 		t.Fatal(err)
@@ -173,14 +173,14 @@ func TestCallersBounded(t *testing.T) {
 	for i := range mostCallers {
 		p.sample(0, 1, leaf, p.frame("spin", fmt.Sprint("caller", i)))
 	}
-	s.add(p.Profile)
+	s.add(p.Profile, nil)
 	s.reading()
 	if len(s.callers.sums) != 0 || !s.callers.since.IsZero() {
 		t.Errorf("%d callers are kept", len(s.callers.sums))
 	}
 	p = newProfile(1)
 	p.sample(0, 1, p.frame("spin", "burn"), p.frame("spin", "main"))
-	s.add(p.Profile)
+	s.add(p.Profile, nil)
 	if text, err := s.examine(s.functions[functionKey{path: "/path/spin", name: "burn", start: 0x1000}].id); err != nil ||
 		!strings.Contains(text, "Callers, in % of its 1 samples since 08:00:02:\n100.00  main") {
 		t.Errorf("%v: %s", err, text)
@@ -193,7 +193,7 @@ func TestFunctionsAnnouncedTwice(t *testing.T) {
 	for n := range 2 {
 		p := newProfile(n)
 		p.sample(0, 10, p.frame("spin", "burn"))
-		f.add(p.Profile)
+		f.add(p.Profile, nil)
 	}
 	if r, err := f.reading(); err != nil || r == nil || r.Window != 2*window {
 		t.Fatalf("%+v, %v", r, err)

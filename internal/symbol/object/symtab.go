@@ -35,8 +35,10 @@ func (f *File) Symbols() *symbol.Table {
 			}
 			return err
 		})
-		if t := f.goTable(); t != nil && f.image.section(".symtab") == nil {
-			part(func() error { return t.AddTo(&b) })
+		if f.image.section(".symtab") == nil { // with it, the function table would only be read in vain
+			if t := f.goTable(); t != nil {
+				part(func() error { return t.AddTo(&b) })
+			}
 		}
 		f.symbolsErr = errors.Join(errs...)
 		f.symbols = b.Table()
