@@ -40,10 +40,11 @@ type Function struct {
 }
 
 // Load resolves the names in the expression and loads it as a program. The program keeps a sample if the expression is true and if ask does not
-// drop it. f and ask may be nil.
+// drop it. f and ask may be nil. For the samples that it keeps, the program in element 0 of then runs, a map of type PROG_ARRAY, unless then is
+// nil. That program has to return 1.
 //
 // Load needs CAP_BPF and CAP_PERFMON, and Linux 5.5. Fields that exist only in the kernel's own samples need Linux 6.2 with BTF.
-func (f *Filter) Load(ask *Function) (*Program, error) {
+func (f *Filter) Load(ask *Function, then *ebpf.Map) (*Program, error) {
 	counts, err := ebpf.NewMap(&ebpf.MapSpec{Name: "bperf_filter", Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 16, MaxEntries: 2})
 	if err != nil {
 		return nil, fmt.Errorf("filter: make a map of its counts: %w%s", err, remedy(err))
@@ -52,7 +53,7 @@ func (f *Filter) Load(ask *Function) (*Program, error) {
 	if ask != nil {
 		spec.License = ask.License
 	}
-	if spec.Instructions, err = f.assemble(ask, epilogue(counts.FD(), ofArch[runtime.GOARCH])); err != nil {
+	if spec.Instructions, err = f.assemble(ask, epilogue(counts, then, ofArch[runtime.GOARCH])); err != nil {
 		counts.Close()
 		return nil, err
 	}
@@ -169,18 +170,19 @@ func (p *Program) Counts() (c Counts, err error) {
 // Close closes the program and its counts.
 func (p *Program) Close() error { return errors.Join(p.program.Close(), p.counts.Close()) }
 
-// epilogue returns code that counts the sample and returns 0 to drop it or 1 to keep it. R6 has the context.
-func epilogue(counts int, arch registers) asm.Instructions {
-	return asm.Instructions{
+// epilogue returns code that counts the sample and returns 0 to drop it or 1 to keep it, in that case by way of the program in then. R6 has the
+// context.
+func epilogue(counts, then *ebpf.Map, arch registers) asm.Instructions {
+	count := asm.Instructions{
 		asm.Mov.Imm(asm.R8, 1).WithSymbol(keep),
 		asm.Ja.Label("count"),
 		asm.Mov.Imm(asm.R8, 0).WithSymbol(drop),
 		asm.StoreMem(asm.RFP, -4, asm.R8, asm.Word).WithSymbol("count"),
-		asm.LoadMapPtr(asm.R1, counts),
+		asm.LoadMapPtr(asm.R1, counts.FD()),
 		asm.Mov.Reg(asm.R2, asm.RFP),
 		asm.Add.Imm(asm.R2, -4),
 		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, "return"),
+		asm.JEq.Imm(asm.R0, 0, "counted"),
 		// No other program can count on this CPU at the same time: the kernel does not nest programs of events.
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
 		asm.Add.Imm(asm.R1, 1),
@@ -189,9 +191,20 @@ func epilogue(counts int, arch registers) asm.Instructions {
 		asm.LoadMem(asm.R2, asm.R6, arch.size, asm.DWord), // the period
 		asm.Add.Reg(asm.R1, asm.R2),
 		asm.StoreMem(asm.R0, 8, asm.R1, asm.DWord),
-		asm.Mov.Reg(asm.R0, asm.R8).WithSymbol("return"),
-		asm.Return(),
 	}
+	end := asm.Instructions{asm.Mov.Reg(asm.R0, asm.R8), asm.Return()}
+	if then != nil {
+		end[0] = end[0].WithSymbol("return")
+		end = append(asm.Instructions{
+			asm.JEq.Imm(asm.R8, 0, "return"),
+			asm.Mov.Reg(asm.R1, asm.R6),
+			asm.LoadMapPtr(asm.R2, then.FD()),
+			asm.Mov.Imm(asm.R3, 0),
+			asm.FnTailCall.Call(), // returns only if it fails
+		}, end...)
+	}
+	end[0] = end[0].WithSymbol("counted")
+	return append(count, end...)
 }
 
 // registers are the offset of the instruction pointer in struct bpf_perf_event_data and the size of its registers, in bytes. sample_period and

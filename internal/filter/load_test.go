@@ -25,7 +25,7 @@ func TestEachFieldLoads(t *testing.T) {
 		case "bpf_prog":
 			continue // package record tests it
 		}
-		p, err := parse(t, expr).Load(nil)
+		p, err := parse(t, expr).Load(nil, nil)
 		if inside != nil && field.source == sourceData && field.older == noSource {
 			if err == nil || !strings.Contains(err.Error(), field.name+" is in the kernel's own samples, which programs see from Linux 6.2 on") {
 				t.Errorf("%s: %v, want it to name the kernel that is needed", expr, err)
@@ -58,7 +58,7 @@ func TestLongLoads(t *testing.T) {
 		deep = fmt.Sprintf("!(%s || (cpu > %d && uid < %d))", deep, i, i)
 	}
 	for _, expr := range []string{strings.Join(terms, ","), strings.Join(terms, "||"), deep} {
-		p, err := parse(t, expr).Load(nil)
+		p, err := parse(t, expr).Load(nil, nil)
 		if err != nil {
 			t.Errorf("%.30s…: %v", expr, err)
 			continue
@@ -70,10 +70,10 @@ func TestLongLoads(t *testing.T) {
 // TestNamesThatAreNot checks the errors for names that do not exist.
 func TestNamesThatAreNot(t *testing.T) {
 	require.Root(t)
-	if _, err := parse(t, "cpu == 0 && bpf_prog == nobody_is_called_so").Load(nil); err == nil || !strings.Contains(err.Error(), "nobody_is_called_so") {
+	if _, err := parse(t, "cpu == 0 && bpf_prog == nobody_is_called_so").Load(nil, nil); err == nil || !strings.Contains(err.Error(), "nobody_is_called_so") {
 		t.Errorf("a program that is none: %v", err)
 	}
-	if _, err := parse(t, "cpu == 0 || !cgroup == /no/such/cgroup").Load(nil); err == nil || !strings.Contains(err.Error(), "no cgroup \"/no/such/cgroup\"") {
+	if _, err := parse(t, "cpu == 0 || !cgroup == /no/such/cgroup").Load(nil, nil); err == nil || !strings.Contains(err.Error(), "no cgroup \"/no/such/cgroup\"") {
 		t.Errorf("a cgroup that is none: %v", err)
 	}
 }

@@ -3,6 +3,8 @@ package record
 import (
 	"fmt"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/filter"
 	"github.com/bperf/bperf/internal/perfevent"
@@ -54,15 +56,15 @@ func (p *plan) addFiltered() {
 }
 
 // loadFilters loads the programs of all filters, and the user's programs.
-func (p *plan) loadFilters() error {
-	if err := p.cfg.Programs.Load(); err != nil {
+func (s *sources) loadFilters() error {
+	if err := s.cfg.Programs.Load(); err != nil {
 		return err
 	}
-	for _, o := range p.events {
+	for _, o := range s.events {
 		if o.filter == nil {
 			continue
 		}
-		if err := o.filter.load(o.event.Program, p.cfg.Programs); err != nil {
+		if err := o.filter.load(o.event.Program, s.cfg.Programs, s.unwinder.after(o)); err != nil {
 			err = fmt.Errorf("%s: %w", o.event.Name, err)
 			if o.event.Program == "" {
 				err = &FilterError{err}
@@ -70,14 +72,14 @@ func (p *plan) loadFilters() error {
 			return err
 		}
 		if o.filter.expr != nil {
-			p.cfg.Verbose(fmt.Sprintf("%s: the filter is %v", o.event.Name, o.filter.expr))
+			s.cfg.Verbose(fmt.Sprintf("%s: the filter is %v", o.event.Name, o.filter.expr))
 		}
 	}
 	return nil
 }
 
-// load loads the filter, with the user's program source unless it is empty.
-func (f *sampleFilter) load(source string, programs *userprog.Programs) (err error) {
+// load loads the filter, with the user's program source unless it is empty. then runs for the samples that the filter keeps, unless it is nil.
+func (f *sampleFilter) load(source string, programs *userprog.Programs, then *ebpf.Map) (err error) {
 	var ask *filter.Function
 	if source != "" {
 		if ask, err = programs.Function(source); err != nil {
@@ -86,12 +88,16 @@ func (f *sampleFilter) load(source string, programs *userprog.Programs) (err err
 		if ask == nil && f.expr != nil {
 			return fmt.Errorf("--filter and the program %s: an event takes one BPF program. Give the program's object file, or no filter", source)
 		}
+		if ask == nil && then != nil {
+			return fmt.Errorf("--call-graph bpf and the program %s: an event takes one BPF program. Give the program's object file, "+
+				"or call-graph=fp as a term of this event", source)
+		}
 		if ask == nil {
 			f.loaded, err = programs.Loaded(source)
 			return err
 		}
 	}
-	if f.program, err = f.expr.Load(ask); err != nil && ask != nil {
+	if f.program, err = f.expr.Load(ask, then); err != nil && ask != nil {
 		return fmt.Errorf("the program %s: %w", source, programs.Explain(err))
 	}
 	return err

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -477,40 +478,15 @@ func TestCPUsComeAndGo(t *testing.T) {
 		{"compressed", getppid + "," + getppidReturn, func(c *Config) { c.Compression = 1 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			joined := make(chan string, 2)
 			change := func(c *Config) {
 				list, err := event.Host().Parse(test.events)
 				check(t, err)
 				c.Events = list
 				test.change(c)
-				notify := c.Notify
-				c.Notify = func(s string) {
-					notify(s)
-					if strings.HasPrefix(s, "CPU 1 has come online") {
-						joined <- s
-					}
-				}
 			}
-			call := func(cpu int) {
+			got := comeAndGo(t, turn, change, func(cpu int) {
 				if err := perfevent.OnCPU(cpu, exec.Command(path).Run); err != nil {
 					t.Error(err)
-				}
-			}
-			got := during(t, change, func() {
-				call(1)
-				for range 2 {
-					turn("0")
-					call(0)
-					turn("1")
-					select {
-					case s := <-joined:
-						if s != "CPU 1 has come online and is recorded from now on" {
-							t.Error(s)
-						}
-					case <-time.After(30 * time.Second):
-						t.Error("CPU 1 has not joined")
-					}
-					call(1)
 				}
 			})
 			events := strings.Count(test.events, "getppid")
@@ -518,6 +494,71 @@ func TestCPUsComeAndGo(t *testing.T) {
 				t.Errorf("%d samples, %v, want %d", n, got.samples, events*5000)
 			}
 		})
+	}
+}
+
+// comeAndGo records the system while CPU 1 goes offline and comes back, twice. on runs something on a CPU: in turns on CPU 1, which has to be recorded
+// again, and on CPU 0, five times in all.
+func comeAndGo(t *testing.T, turn func(online string), change func(*Config), on func(cpu int)) recording {
+	t.Helper()
+	joined := make(chan string, 2)
+	return during(t, func(c *Config) {
+		change(c)
+		notify := c.Notify
+		c.Notify = func(s string) {
+			notify(s)
+			if strings.HasPrefix(s, "CPU 1 has come online") {
+				joined <- s
+			}
+		}
+	}, func() {
+		on(1)
+		for range 2 {
+			turn("0")
+			on(0)
+			turn("1")
+			select {
+			case s := <-joined:
+				if s != "CPU 1 has come online and is recorded from now on" {
+					t.Error(s)
+				}
+			case <-time.After(30 * time.Second):
+				t.Error("CPU 1 has not joined")
+			}
+			on(1)
+		}
+	})
+}
+
+// TestUnwoundCPUsComeAndGo runs programs on a CPU before and after it was offline: all have whole user callchains.
+func TestUnwoundCPUsComeAndGo(t *testing.T) {
+	turn := require.SwitchCPU(t, 1)
+	for each := 2 * time.Second; ; each *= 4 { // on a busy machine, others run first
+		var output string
+		var pids []int32
+		comeAndGo(t, turn, func(c *Config) {
+			unwound := unwoundConfig(t, "cpu-clock:u")
+			unwound.Target, unwound.Verbose, unwound.Timeout = c.Target, c.Verbose, 0
+			*c, output = unwound, unwound.Output
+		}, func(cpu int) {
+			ctx, cancel := context.WithTimeout(t.Context(), each)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, deep)
+			if err := perfevent.OnCPU(cpu, cmd.Start); err != nil {
+				t.Error(err)
+				return
+			}
+			_ = cmd.Wait() // it runs until it is killed
+			pids = append(pids, int32(cmd.Process.Pid))
+		})
+		got := readUnwoundFile(t, output, "deep-"+runtime.GOARCH)
+		t.Logf("%v: %+v", pids, got)
+		if len(got.pids) == 5 {
+			return
+		}
+		if each > 30*time.Second {
+			t.Fatalf("whole callchains of %v, want all of %v", got.pids, pids)
+		}
 	}
 }
 

@@ -60,10 +60,10 @@ func (s *recorder) launch() error {
 		return err
 	}
 	s.sources = &sources{plan: p, rings: make(map[ringKey]*ring)}
-	if err := p.loadFilters(); err != nil {
+	if err := s.sources.loadUnwinder(); err != nil {
 		return err
 	}
-	if err := s.sources.loadUnwinder(); err != nil {
+	if err := s.sources.loadFilters(); err != nil { // filters call the unwinder
 		return err
 	}
 	if err := s.resolve(); err != nil {

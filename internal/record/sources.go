@@ -372,7 +372,7 @@ func (s *sources) attach(o *opened, fd *perfevent.Event, at scope) error {
 			return fmt.Errorf("%s: %w", o.event.Name, err)
 		}
 	}
-	if o.unwound {
+	if o.unwound && o.filter == nil { // a filter calls the program itself
 		if err := s.unwinder.Attach(fd); err != nil {
 			return fmt.Errorf("%s: %w", o.event.Name, err)
 		}
@@ -432,7 +432,7 @@ func (s *sources) openRing(fd *perfevent.Event, key ringKey) (*ring, error) {
 }
 
 func (p *plan) overwritten(o *opened) bool {
-	return p.cfg.Overwrite && o.kind == sampled
+	return p.cfg.Overwrite && (o.kind == sampled || o.kind == userChains)
 }
 
 func (s *sources) setFilter(o *opened, fd *perfevent.Event) error {

@@ -240,7 +240,11 @@ func (c *collector) drainNewest() error {
 		if len(c.newest) == 0 {
 			continue
 		}
-		if err := c.keep(c.newest, nil); err != nil {
+		records := c.newest
+		if r.chains != nil {
+			records = c.unwinder.merger.Merge(r.chains, reversed(records), nil)
+		}
+		if err := c.keep(records, nil); err != nil {
 			return err
 		}
 		wrote = true
@@ -249,4 +253,21 @@ func (c *collector) drainNewest() error {
 		return nil
 	}
 	return c.out.write(0, &perfdata.FinishedRound{})
+}
+
+// reversed returns records in the opposite order: a ring that keeps the newest records has these first. It leaves out what follows a record with a
+// wrong size.
+func reversed(records []byte) []byte {
+	ne := binary.NativeEndian
+	var each [][]byte
+	for len(records) >= headerSize {
+		size := int(ne.Uint16(records[6:]))
+		if size < headerSize || size > len(records) {
+			break
+		}
+		each = append(each, records[:size])
+		records = records[size:]
+	}
+	slices.Reverse(each)
+	return slices.Concat(each...)
 }

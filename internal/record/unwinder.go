@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/record/chains"
 	"github.com/bperf/bperf/internal/record/snapshot"
@@ -44,12 +46,7 @@ func (p *plan) checkUnwound() error {
 					"the kernel would run the program for all tasks")
 			}
 		case p.cfg.PerThread:
-			return fmt.Errorf("%s: --call-graph bpf needs a ring buffer for each CPU: leave out --per-thread", o.event.Name)
-		case p.cfg.Overwrite:
-			return fmt.Errorf("%s: --call-graph bpf does not work with --overwrite: a callchain could be overwritten before its sample", o.event.Name)
-		case o.filter != nil:
-			return fmt.Errorf("%s: --call-graph bpf does not work with --filter and --prog: an event takes one BPF program. "+
-				"Give call-graph=fp as a term of this event, or use bperf profile", o.event.Name)
+			return fmt.Errorf("%s: --call-graph bpf does not work with --per-thread: BPF programs write to the ring buffers of CPUs", o.event.Name)
 		}
 	}
 	return nil
@@ -66,7 +63,7 @@ func (p *plan) chainsEvent() *opened {
 	a.SampleType = chains.SampleType(first.SampleType)
 	a.ReadFormat = perfdata.ReadID | perfdata.ReadLost
 	// The instruction pointer of a sample in a virtual machine depends on AttrExcludeGuest (Linux 6.13).
-	a.Flags = perfdata.AttrSampleIDAll | first.Flags&perfdata.AttrExcludeGuest
+	a.Flags = perfdata.AttrSampleIDAll | first.Flags&(perfdata.AttrExcludeGuest|perfdata.AttrWriteBackward)
 	p.common(a)
 	return o
 }
@@ -87,6 +84,14 @@ func (s *sources) loadUnwinder() (err error) {
 		return fmt.Errorf("--call-graph bpf: %w", err)
 	}
 	return nil
+}
+
+// after returns the map through which the filter of an event calls the program; nil without. u may be nil.
+func (u *unwinder) after(o *opened) *ebpf.Map {
+	if !o.unwound {
+		return nil
+	}
+	return u.Calls()
 }
 
 // openChains opens the event that the program writes to on all CPUs.
@@ -188,7 +193,7 @@ func (c *collector) reportUnwound(r *Result) {
 // writeNotRun reports the samples of an event that the kernel dropped because it did not run the program. Where two events are the same,
 // the kernel counts the samples of both as those of one.
 func (c *collector) writeNotRun(o *opened) error {
-	if !o.unwound {
+	if !o.unwound || o.filter != nil { // the filter counts its samples
 		return nil
 	}
 	for _, other := range c.events {

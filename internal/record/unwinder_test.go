@@ -3,18 +3,26 @@ package record
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/bperf/bperf/internal/event"
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/symbol/object"
+	"github.com/bperf/bperf/internal/userprog"
 	"github.com/bperf/bperf/internal/userstack"
 	"github.com/bperf/bperf/perfdata"
+	"github.com/bperf/bperf/test/onsample"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -81,6 +89,15 @@ func readUnwound(t *testing.T, r *perfdata.Reader, comm string) unwoundSamples {
 		}
 	}
 	return out
+}
+
+// readUnwoundFile reads a file with readUnwound.
+func readUnwoundFile(t *testing.T, name, comm string) unwoundSamples {
+	t.Helper()
+	r, err := perfdata.Open(name)
+	check(t, err)
+	defer r.Close()
+	return readUnwound(t, r, comm)
 }
 
 // userNames returns the functions of the user's part of a callchain, the innermost first.
@@ -150,10 +167,7 @@ func TestUnwound(t *testing.T) {
 				cfg.Timeout = timeout
 				result, err := Run(cfg)
 				check(t, err)
-				r, err := perfdata.Open(cfg.Output)
-				check(t, err)
-				defer r.Close()
-				return result, readUnwound(t, r, "")
+				return result, readUnwoundFile(t, cfg.Output, "")
 			})
 			all := uint64(0)
 			for _, n := range got.whole {
@@ -183,10 +197,7 @@ func TestUnwoundSystem(t *testing.T) {
 				cfg.Timeout = timeout
 				result, err := Run(cfg)
 				check(t, err)
-				r, err := perfdata.Open(cfg.Output)
-				check(t, err)
-				defer r.Close()
-				return result, readUnwound(t, r, "deep-"+runtime.GOARCH)
+				return result, readUnwoundFile(t, cfg.Output, "deep-"+runtime.GOARCH)
 			})
 			t.Logf("%+v", got)
 		})
@@ -244,10 +255,7 @@ func TestUnwoundFiles(t *testing.T) {
 	}
 	result, err := Run(cfg)
 	check(t, err)
-	r, err := perfdata.Open(result.LastOutput)
-	check(t, err)
-	defer r.Close()
-	if got := readUnwound(t, r, "deep-"+runtime.GOARCH); len(got.cut) > 0 || result.Chains.Missing > 0 {
+	if got := readUnwoundFile(t, result.LastOutput, "deep-"+runtime.GOARCH); len(got.cut) > 0 || result.Chains.Missing > 0 {
 		t.Errorf("%+v; %v", got, result.Chains)
 	}
 	if c := result.Chains; c.Samples == 0 || c.Cut[userstack.Outermost] != c.Samples {
@@ -255,12 +263,108 @@ func TestUnwoundFiles(t *testing.T) {
 	}
 }
 
+// TestUnwoundFiltered records with filters and with a user's program. The user callchains of all samples that they keep are whole.
+func TestUnwoundFiltered(t *testing.T) {
+	require.Root(t)
+	pid := startDeep(t)
+	f, err := object.Search{}.Open(deep, "")
+	check(t, err)
+	defer f.Close()
+	var filters []string
+	for s := range f.Symbols().All() {
+		if s.Name == "descend" {
+			filters = append(filters, fmt.Sprintf("ip >= %#x && ip < %#x", s.Start, s.End))
+		}
+	}
+	if len(filters) != 1 {
+		t.Fatalf("%s has no function descend: %v", deep, filters)
+	}
+	for name, change := range map[string]func(*Config){
+		"filter":  func(c *Config) { c.Events[0].Events[0].Filter = filters[0] },
+		"program": func(c *Config) { useProgram(t, c, onsample.Write(t)+":"+onsample.EveryNth) },
+		"both": func(c *Config) {
+			useProgram(t, c, onsample.Write(t)+":"+onsample.EveryNth)
+			c.Events[0].Events[0].Filter = "cpu >= 0"
+		},
+		"two events": func(c *Config) { c.Events[1].Events[0].Filter = filters[0] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			events := 1 + strings.Count(name, "two")
+			result, got := untilWhole(t, events, func(timeout time.Duration) (Result, unwoundSamples) {
+				cfg := unwoundConfig(t, []string{"cpu-clock:u", "cpu-clock:u,task-clock:u"}[events-1])
+				change(&cfg)
+				cfg.Target.PIDs, cfg.Timeout = []int{pid}, timeout
+				result, err := Run(cfg)
+				check(t, err)
+				return result, readUnwoundFile(t, cfg.Output, "")
+			})
+			if c := result.Chains; result.Filtered == 0 || len(got.cut) > 0 || c.Missing > 0 || c.Cut[userstack.Outermost] != c.Samples {
+				t.Errorf("%d samples were dropped; %+v; %v", result.Filtered, got, c)
+			}
+		})
+	}
+}
+
+// TestUnwoundOverwrite keeps the newest samples. In each ring, the callchain of the oldest sample can be overwritten.
+func TestUnwoundOverwrite(t *testing.T) {
+	require.Root(t)
+	pid := startDeep(t)
+	online, err := procfs.OnlineCPUs()
+	check(t, err)
+	const pages = 4
+	taken, full := 0, pages*os.Getpagesize()/1024 // a sample and its callchain take less than 1 KiB
+	result, got := untilWhole(t, 1, func(timeout time.Duration) (Result, unwoundSamples) {
+		for ; ; timeout *= 2 {
+			cfg := unwoundConfig(t, "cpu-clock:u")
+			cfg.Overwrite, cfg.RingPages, cfg.Target.PIDs, cfg.Timeout = true, pages, []int{pid}, timeout
+			result, err := Run(cfg)
+			check(t, err)
+			if taken = int(result.Chains.Samples); taken >= full || timeout > time.Minute {
+				return result, readUnwoundFile(t, cfg.Output, "")
+			}
+		}
+	})
+	c := result.Chains
+	if c.Missing > uint64(len(online)) || c.Missing+c.Cut[userstack.Outermost] != c.Samples || got.whole["cpu-clock:u"]+got.cut["cpu-clock:u"] != taken {
+		t.Errorf("%+v; %+v", got, c)
+	}
+}
+
+// TestUnwoundCgroup records the tasks of a cgroup on all CPUs.
+func TestUnwoundCgroup(t *testing.T) {
+	dir := newCgroup(t)
+	pid := startDeep(t)
+	startDeep(t) // in another cgroup
+	check(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644))
+	result, got := untilWhole(t, 1, func(timeout time.Duration) (Result, unwoundSamples) {
+		cfg := unwoundConfig(t, "cpu-clock:u")
+		cfg.Target.System, cfg.Target.Cgroups = true, []string{filepath.Base(dir)}
+		cfg.EventCgroups, cfg.Timeout = cfg.Target.Cgroups, timeout
+		result, err := Run(cfg)
+		check(t, err)
+		return result, readUnwoundFile(t, cfg.Output, "")
+	})
+	if len(got.pids) != 1 || !got.pids[int32(pid)] || result.Chains.Missing > 0 {
+		t.Errorf("%+v; %v", got, result.Chains)
+	}
+}
+
 // TestUnwoundRefused combines it with what it does not work with.
 func TestUnwoundRefused(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"leave out --per-thread": func(c *Config) { c.PerThread, c.Inherit = true, false },
-		"--overwrite":            func(c *Config) { c.Overwrite = true },
-		"--filter and --prog":    func(c *Config) { c.Events[0].Events[0].Filter = "cpu == 0" },
+		"--per-thread": func(c *Config) { c.PerThread, c.Inherit = true, false },
+		"call-graph=fp": func(c *Config) {
+			spec, err := ebpf.LoadCollectionSpec(onsample.Write(t))
+			check(t, err)
+			delete(spec.Programs, onsample.Refused)
+			loaded, err := ebpf.NewCollection(spec)
+			check(t, err)
+			t.Cleanup(loaded.Close)
+			info, err := loaded.Programs[onsample.EveryNth].Info()
+			check(t, err)
+			id, _ := info.ID()
+			useProgram(t, c, userprog.Source{ID: uint32(id)}.String())
+		},
 	} {
 		cfg := unwoundConfig(t, "cpu-clock")
 		cfg.Target.System = true

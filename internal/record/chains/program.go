@@ -27,6 +27,7 @@ import (
 type Program struct {
 	objects *ebpf.Collection
 	tables  *userstack.Tables
+	calls   *ebpf.Map // of type PROG_ARRAY: has the program that Attach attaches
 }
 
 // Load loads the program.
@@ -61,6 +62,12 @@ func (p *Program) load(need userstack.Need, a *allowance.Allowance) error {
 	if p.objects, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{KernelTypes: types}}); err != nil {
 		return err
 	}
+	if p.calls, err = ebpf.NewMap(&ebpf.MapSpec{Name: "bperf_unwinder", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1}); err != nil {
+		return err
+	}
+	if err := p.calls.Put(uint32(0), uint32(p.objects.Programs[chainsProgOnSample].FD())); err != nil {
+		return err
+	}
 	p.tables, err = userstack.New(p.objects.Maps, p.objects.Variables[userstack.Wants], userstack.DefaultLimits, need, a)
 	return err
 }
@@ -81,6 +88,10 @@ func (p *Program) Attach(e *perfevent.Event) error {
 	}
 	return nil
 }
+
+// Calls returns a map of type PROG_ARRAY. In place of Attach, the program of an event can call its element 0 for each sample that it keeps. The
+// kernel empties the map at Close.
+func (p *Program) Calls() *ebpf.Map { return p.calls }
 
 // Output makes the program write the chains of a CPU to an event: a software event bpf-output that is open for all tasks on that CPU.
 func (p *Program) Output(cpu, fd int) error {
@@ -110,6 +121,9 @@ func (p *Program) Close() error {
 	var err error
 	if p.tables != nil {
 		err = p.tables.Close()
+	}
+	if p.calls != nil {
+		err = errors.Join(err, p.calls.Close())
 	}
 	if p.objects != nil {
 		p.objects.Close()
