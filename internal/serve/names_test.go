@@ -1,57 +1,36 @@
 package serve
 
 import (
-	"io"
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/bperf/bperf/internal/serve/metrics"
-	"github.com/bperf/bperf/internal/serve/settings"
+	"time"
 )
 
-// exported returns the names of all metrics that a daemon may export.
-func exported(t *testing.T) []string {
-	t.Helper()
-	d, err := New(Config{Log: io.Discard, Change: func(s *settings.Settings) { s.Listen = []string{"unix:" + filepath.Join(t.TempDir(), "socket")} }})
-	check(t, err)
-	descriptions := make(chan *prometheus.Desc)
-	go func() {
-		defer close(descriptions)
-		d.own.Describe(descriptions)
-		metrics.New(d.Snapshot, 1).Describe(descriptions)
-	}()
-	var names []string
-	name := regexp.MustCompile(`fqName: "([^"]+)"`)
-	for description := range descriptions {
-		names = append(names, name.FindStringSubmatch(description.String())[1])
+// TestKubeletFails checks that the metrics and the page say that the kubelet refuses.
+func TestKubeletFails(t *testing.T) {
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<secret>", http.StatusUnauthorized) }))
+	defer refuses.Close()
+	s := simulate(t, `{events: [page-faults], profile: {event: ""}, kubelet: {url: "`+refuses.URL+`/pods"}}`)
+	for deadline := time.Now().Add(3 * time.Minute); s.kubelet.Stats().Failed == 0 || s.current.Load() == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the kubelet was not asked within 3 minutes")
+		}
 	}
-	return names
-}
-
-// TestPackagedNames checks that bperf exports each metric that the dashboard, the rules and their documentation name.
-func TestPackagedNames(t *testing.T) {
-	known := exported(t)
-	used := regexp.MustCompile(`[a-z_:]*\bbperf_[a-z_:]+`)
-	for _, file := range []string{"packaging/grafana/bperf.json", "packaging/prometheus/bperf.rules.yml", "docs/serve.md"} {
-		text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(file)))
-		check(t, err)
-		found := 0
-		for _, name := range used.FindAllString(string(text), -1) {
-			if regexp.MustCompile(`:|_$`).MatchString(name) { // of a rule, or a part of a name
-				continue
-			}
-			found++
-			if !slices.Contains(known, name) {
-				t.Errorf("%s names %s, which bperf does not export", file, name)
-			}
+	metrics := s.metrics()
+	for _, want := range []string{`bperf_kubelet_requests_total{outcome="failed"} 1`, `bperf_kubelet_requests_total{outcome="succeeded"} 0`} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s:\n%s", want, metrics)
 		}
-		if found < 10 {
-			t.Errorf("%s names only %d metrics", file, found)
-		}
+	}
+	if strings.Contains(metrics, "bperf_kubelet_last_success") {
+		t.Error("there is a time of success without one")
+	}
+	for !strings.Contains(s.drawn(), "What does not work here") { // the first snapshot
+		time.Sleep(time.Millisecond)
+	}
+	if page := s.drawn(); !strings.Contains(page, "New containers may have no names: ask "+refuses.URL+"/pods for the pods: the answer is 401 Unauthorized") {
+		t.Errorf("the page does not say why:\n%s", page)
 	}
 }
