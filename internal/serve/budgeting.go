@@ -196,7 +196,7 @@ func (d *Daemon) keepBudget() {
 		return
 	}
 	began := time.Now()
-	collector, err := open(g.settings, plan.Events)
+	collector, err := d.open(g.settings, plan.Events)
 	if err != nil {
 		d.budget.changing = true
 		d.log.Warn("the number of events stays: the counters of another number cannot be opened", "error", err)

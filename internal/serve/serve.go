@@ -22,6 +22,7 @@ import (
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/kernel"
 	"github.com/bperf/bperf/internal/serve/container"
+	"github.com/bperf/bperf/internal/serve/kubelet"
 	"github.com/bperf/bperf/internal/serve/metrics"
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/internal/serve/page"
@@ -61,9 +62,10 @@ type Daemon struct {
 	server   *web.Server
 	pull     *profiles.Pull
 	remote   *remote.Server
-	servers  *servers   // to push to
-	profile  *profiling // nil if no profile is taken
-	budget   *budgeting // what the daemon takes, and may take
+	servers  *servers        // to push to
+	profile  *profiling      // nil if no profile is taken
+	kubelet  *kubelet.Client // nil if the kubelet is not asked for names
+	budget   *budgeting      // what the daemon takes, and may take
 	page     *page.Page
 	own      *prometheus.Registry // metrics of the daemon itself
 	reloads  *reloads
@@ -99,6 +101,10 @@ func New(config Config) (*Daemon, error) {
 	}
 	if d.profile, err = newProfiling(s, d.log, d.Container, d.servers, fetch); err != nil {
 		return nil, errors.Join(err, d.servers.close())
+	}
+	if s.Kubelet.URL != "" {
+		d.kubelet = kubelet.New(kubelet.Config(s.Kubelet), d.log)
+		d.own.MustRegister(names{d.kubelet})
 	}
 	d.budget = newBudgeting(d.log, d.cost)
 	d.page = d.newPage()
@@ -145,6 +151,9 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	err := d.start()
 	var working sync.WaitGroup
 	working.Go(func() { d.page.Run(serving) })
+	if d.kubelet != nil {
+		working.Go(func() { d.kubelet.Run(serving) })
+	}
 	working.Go(func() { d.pushMetrics(serving, d.settings.MetricsEvery) })
 	if d.profile != nil {
 		working.Go(func() { d.profile.Run(serving) })
@@ -177,6 +186,9 @@ func (d *Daemon) newPage() *page.Page {
 		config.Host = host
 	}
 	config.Pushes = d.servers.stats
+	if d.kubelet != nil {
+		config.Kubelet = func() error { return d.kubelet.Stats().Err }
+	}
 	if d.profile != nil {
 		config.Windows = d.profile.windows
 	}
@@ -196,7 +208,7 @@ func (d *Daemon) examine() {
 // start begins to count.
 func (d *Daemon) start() error {
 	began := time.Now()
-	collector, err := open(d.settings, 0)
+	collector, err := d.open(d.settings, 0)
 	if err != nil {
 		return fmt.Errorf("count on this node: %w", err)
 	}
@@ -244,9 +256,13 @@ func (d *Daemon) wait(ctx context.Context, reload <-chan os.Signal, served <-cha
 }
 
 // open opens a collector for the settings. It counts the first most events; 0 for all.
-func open(s *settings.Settings, most int) (*node.Collector, error) {
-	return node.Open(node.Config{Events: s.Events, Most: most, Share: shared.Dir, Inside: node.Inside(s.Inside),
-		Duty: node.Duty{For: s.Statistics.On, Every: s.Statistics.Every}})
+func (d *Daemon) open(s *settings.Settings, most int) (*node.Collector, error) {
+	config := node.Config{Events: s.Events, Most: most, Share: shared.Dir, Inside: node.Inside(s.Inside),
+		Duty: node.Duty{For: s.Statistics.On, Every: s.Statistics.Every}}
+	if d.kubelet != nil {
+		config.Names = d.kubelet.Complete
+	}
+	return node.Open(config)
 }
 
 // use makes the daemon use these settings and this collector, which began to count then.
@@ -308,7 +324,7 @@ func (d *Daemon) Reload() error {
 		s.Budget.Limits != g.settings.Budget.Limits || !reflect.DeepEqual(s.Inside, g.settings.Inside)
 	if recount {
 		began = time.Now()
-		if collector, err = open(s, 0); err != nil {
+		if collector, err = d.open(s, 0); err != nil {
 			return fmt.Errorf("count on this node: %w", err)
 		}
 	}
@@ -337,6 +353,7 @@ func unchangeable(before, after *settings.Settings) error {
 		{"listen", before.Listen, after.Listen},
 		{"insecure", before.Insecure, after.Insecure},
 		{"web_config", before.WebConfig, after.WebConfig},
+		{"kubelet", before.Kubelet, after.Kubelet},
 		{"profile", before.Profile, after.Profile},
 		{"push", before.Push, after.Push},
 		{"metrics_every", before.MetricsEvery, after.MetricsEvery},

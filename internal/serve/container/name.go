@@ -1,5 +1,5 @@
-// Package container finds the containers and pods of a node, without asking an API: from the paths of cgroups, and from the names of the
-// directories in which the kubelet keeps logs.
+// Package container finds the containers and pods of a node, from the paths of cgroups, and from the names of the directories in which the
+// kubelet keeps logs. It asks no API; others may add names.
 package container
 
 // Name says which container a cgroup is. Fields that are not known are empty.

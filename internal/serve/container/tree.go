@@ -71,6 +71,7 @@ type Removed struct {
 type Tree struct {
 	dirs       Dirs
 	logs       logs
+	complete   func(*Name) // adds names from elsewhere; nil for none
 	cgroups    map[uint64]*cgroup
 	containers map[string]*Container // by path, not cleaned
 	ids        map[string]*Container // by ID
@@ -85,9 +86,10 @@ type cgroup struct {
 	walk      uint64     // the last one that found it
 }
 
-// NewTree returns a Tree that knows no cgroups until Refresh.
-func NewTree(dirs Dirs) *Tree {
-	return &Tree{dirs: dirs, logs: logs{pods: directory{path: dirs.Pods}, containers: directory{path: dirs.Containers}},
+// NewTree returns a Tree that knows no cgroups until Refresh. complete adds the names of a container in a pod that the kubelet's logs do not
+// have. It must not wait; nil adds none.
+func NewTree(dirs Dirs, complete func(*Name)) *Tree {
+	return &Tree{dirs: dirs, complete: complete, logs: logs{pods: directory{path: dirs.Pods}, containers: directory{path: dirs.Containers}},
 		cgroups: make(map[uint64]*cgroup), containers: make(map[string]*Container), ids: make(map[string]*Container)}
 }
 
@@ -111,7 +113,7 @@ func (t *Tree) Refresh(now time.Time) ([]Removed, error) {
 			}
 			continue
 		}
-		t.logs.complete(&c.Name)
+		t.addNames(&c.Name)
 	}
 	if logsErr != nil {
 		return removed, fmt.Errorf("read the names of pods: %w", logsErr)
@@ -252,9 +254,17 @@ func (t *Tree) container(name Name) *Container {
 	} else if name.ID != "" {
 		t.ids[name.ID] = c
 	}
-	t.logs.complete(&c.Name)
+	t.addNames(&c.Name)
 	t.containers[name.Path] = c
 	return c
+}
+
+// addNames adds the names of the container and its pod.
+func (t *Tree) addNames(n *Name) {
+	t.logs.complete(n)
+	if t.complete != nil && n.PodUID != "" && n.Container == "" {
+		t.complete(n)
+	}
 }
 
 // sweep forgets the cgroups that are gone, and returns them.

@@ -67,7 +67,7 @@ func TestTree(t *testing.T) {
 	root := d.add(t, "/")
 	check(t, os.Mkdir(filepath.Join(d.Pods, "shop_cart-0_"+uid), 0o755))
 	check(t, os.WriteFile(filepath.Join(d.Containers, "cart-0_shop_app-"+id+".log"), nil, 0o644))
-	tree := NewTree(d)
+	tree := NewTree(d, nil)
 	now := time.Now()
 	if removed := refresh(t, tree, now); removed != nil {
 		t.Errorf("%+v", removed)
@@ -127,7 +127,7 @@ func TestHostileTree(t *testing.T) {
 	}
 	d.add(t, user+strings.Repeat("/deep", 500))
 	after := d.add(t, "/system.slice/z.service")
-	tree := NewTree(d)
+	tree := NewTree(d, nil)
 	refresh(t, tree, time.Now())
 	if c, _ := tree.Of(owned); c == nil || c.ID != id {
 		t.Errorf("the container: %+v", c)
@@ -153,7 +153,7 @@ func TestTreeIsBounded(t *testing.T) {
 	for i := range mostContainers + 10 {
 		check(t, os.Mkdir(fmt.Sprintf("%s/docker/%064x", d.Cgroups, i), 0o755))
 	}
-	tree := NewTree(d)
+	tree := NewTree(d, nil)
 	refresh(t, tree, time.Now())
 	if n := len(tree.Containers()); n != mostContainers || tree.Skipped() != 10 {
 		t.Errorf("%d containers, %d skipped", n, tree.Skipped())
@@ -164,7 +164,7 @@ func TestRefreshWithoutCgroups(t *testing.T) {
 	require.NoKernel(t)
 	d := fake(t)
 	check(t, os.Remove(d.Cgroups))
-	if _, err := NewTree(d).Refresh(time.Now()); err == nil || !strings.Contains(err.Error(), d.Cgroups) {
+	if _, err := NewTree(d, nil).Refresh(time.Now()); err == nil || !strings.Contains(err.Error(), d.Cgroups) {
 		t.Error(err)
 	}
 }

@@ -53,15 +53,15 @@ func (s *sum) add(o *process.Sum) {
 	}
 }
 
-// openCgroups finds the cgroups. dirs may be empty.
-func openCgroups(dirs container.Dirs, counter *process.Counter) (*cgroups, error) {
+// openCgroups finds the cgroups. dirs may be empty; names is that of Config.
+func openCgroups(dirs container.Dirs, names func(*container.Name), counter *process.Counter) (*cgroups, error) {
 	if dirs == (container.Dirs{}) {
 		var err error
 		if dirs, err = container.FindDirs(); err != nil {
 			return nil, err
 		}
 	}
-	return &cgroups{tree: container.NewTree(dirs), forget: counter.Forget, past: make(map[*container.Container]*sum)}, nil
+	return &cgroups{tree: container.NewTree(dirs, names), forget: counter.Forget, past: make(map[*container.Container]*sum)}, nil
 }
 
 // update replaces the counts by those of new sums.

@@ -64,7 +64,7 @@ func Open(config Config) (*Collector, error) {
 	if c.programs.own, err = c.counter.Programs(); err != nil {
 		return nil, errors.Join(err, c.counter.Close())
 	}
-	if c.cgroups, err = openCgroups(config.Dirs, c.counter); err != nil {
+	if c.cgroups, err = openCgroups(config.Dirs, config.Names, c.counter); err != nil {
 		c.noCgroup = err.Error()
 	}
 	if _, err := c.Read(); err != nil {

@@ -9,12 +9,13 @@ import (
 
 // Config says what a Collector counts.
 type Config struct {
-	Events []string       // in perf's syntax, each string one event or a list
-	Most   int            // count only this many events, the first ones: the others are given up to keep a budget; 0 for all
-	Dirs   container.Dirs // those of container.FindDirs if empty
-	Share  string         // directory in bpffs of the sessions to share perf events with, usually shared.Dir; empty to share none
-	Inside Inside         // what is counted inside BPF programs
-	Duty   Duty           // one second in sixty if zero
+	Events []string              // in perf's syntax, each string one event or a list
+	Most   int                   // count only this many events, the first ones: the others are given up to keep a budget; 0 for all
+	Dirs   container.Dirs        // those of container.FindDirs if empty
+	Names  func(*container.Name) // adds the names of a container that the node's files do not have, as container.NewTree takes it; nil for none
+	Share  string                // directory in bpffs of the sessions to share perf events with, usually shared.Dir; empty to share none
+	Inside Inside                // what is counted inside BPF programs
+	Duty   Duty                  // one second in sixty if zero
 }
 
 // Duty says when the kernel counts the runs of BPF programs: for the time For, once in the time Every.

@@ -44,6 +44,9 @@ type Config struct {
 	// Doctor returns what bperf doctor finds on this machine, or nil while that is not known.
 	Doctor func() *kernel.Report
 
+	// Kubelet returns why the kubelet gives no names of containers at the moment, or nil. It is nil if the kubelet is not asked.
+	Kubelet func() error
+
 	// Sessions returns the sessions from afar.
 	Sessions func() remote.Stats
 
@@ -121,6 +124,9 @@ func (p *Page) draw() []byte {
 	}
 	if p.config.Doctor != nil {
 		v.doctor = p.config.Doctor()
+	}
+	if p.config.Kubelet != nil {
+		v.noNames = p.config.Kubelet()
 	}
 	if p.config.Sessions != nil {
 		v.sessions = p.config.Sessions()

@@ -28,6 +28,9 @@ func (v *view) problems() []problem {
 			all = append(all, p)
 		}
 	}
+	if v.noNames != nil {
+		all = append(all, problem{"New containers may have no names", v.noNames.Error(), ""})
+	}
 	for _, l := range s.Losses {
 		if l.Count > 0 {
 			all = append(all, problem{"Not counted", fmt.Sprintf("%s: %d since the start", l.What, l.Count), ""})

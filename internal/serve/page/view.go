@@ -30,6 +30,7 @@ type view struct {
 	*Config
 	budget   *budget.Status // nil if it is not known
 	doctor   *kernel.Report // nil if it is not known
+	noNames  error          // why the kubelet gives no names
 	sessions remote.Stats
 	pushes   []push.Stats
 	window   *profiles.Window // nil for none

@@ -18,6 +18,7 @@ import (
 	"github.com/bperf/bperf/internal/bpfprog"
 	"github.com/bperf/bperf/internal/pattern"
 	"github.com/bperf/bperf/internal/printable"
+	"github.com/bperf/bperf/internal/serve/kubelet"
 	"github.com/bperf/bperf/internal/serve/push"
 	"github.com/bperf/bperf/internal/symbol/debuginfod"
 	"github.com/bperf/bperf/internal/userfile"
@@ -37,6 +38,7 @@ type Settings struct {
 	Roles       Roles      `yaml:"roles"`
 	Events      []string   `yaml:"events"`
 	SeriesLimit int        `yaml:"series_limit"`
+	Kubelet     Kubelet    `yaml:"kubelet"`
 	Statistics  Statistics `yaml:"bpf_statistics"`
 	Inside      Inside     `yaml:"inside"`
 
@@ -52,6 +54,23 @@ type Settings struct {
 	Sessions Sessions `yaml:"sessions"`
 
 	Log Log `yaml:"log"`
+}
+
+// Kubelet says which kubelet is asked for the names of pods: see kubelet.Config.
+type Kubelet struct {
+	URL        string        `yaml:"url"` // "" for none
+	TokenFile  string        `yaml:"token_file"`
+	CA         string        `yaml:"ca_file"`
+	ServerName string        `yaml:"server_name"`
+	Every      time.Duration `yaml:"every"`
+}
+
+func (k Kubelet) check() error {
+	config := kubelet.Config(k)
+	if err := config.Check(); err != nil {
+		return fmt.Errorf("kubelet: %w", err)
+	}
+	return nil
 }
 
 // Inside says what is counted inside BPF programs.
@@ -197,6 +216,7 @@ func (s *Settings) resolve(dir string) {
 		return filepath.Join(dir, path)
 	}
 	s.WebConfig = in(s.WebConfig)
+	s.Kubelet.TokenFile, s.Kubelet.CA = in(s.Kubelet.TokenFile), in(s.Kubelet.CA)
 	for i := range s.Push {
 		to := &s.Push[i]
 		to.TLS.CA, to.TLS.Cert, to.TLS.Key = in(to.TLS.CA), in(to.TLS.Cert), in(to.TLS.Key)
@@ -266,6 +286,9 @@ func (s *Settings) Check() error {
 	}
 	if s.SeriesLimit < 1 || s.SeriesLimit > maxSeries {
 		return fmt.Errorf("series_limit: %d is not between 1 and %d", s.SeriesLimit, maxSeries)
+	}
+	if err := s.Kubelet.check(); err != nil {
+		return err
 	}
 	if s.Statistics.On < time.Millisecond || s.Statistics.Every < s.Statistics.On {
 		return fmt.Errorf("bpf_statistics: on must be at least 1ms, and at most every: on is %v, every is %v",

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
@@ -27,24 +29,33 @@ type manifest struct {
 	namespace *core.Namespace
 	config    *core.ConfigMap
 	daemon    *apps.DaemonSet
+	account   *core.ServiceAccount
+	role      *rbac.ClusterRole
+	binding   *rbac.ClusterRoleBinding
 	text      string
 }
 
-// readManifest decodes the file with Kubernetes' own types. Unknown and repeated fields are errors.
-func readManifest(t *testing.T) *manifest {
+// optional begins the lines of the manifest with which bperf asks the kubelet.
+const optional = "#+"
+
+// readManifest decodes the file with Kubernetes' own types, with its optional lines or without. Unknown and repeated fields are errors.
+func readManifest(t *testing.T, whole bool) *manifest {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "packaging", "kubernetes", "daemonset.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, apps.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, apps.AddToScheme, rbac.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	m := &manifest{text: string(text)}
+	if whole {
+		m.text = strings.ReplaceAll(m.text, "\n"+optional, "\n")
+	}
 	for _, document := range strings.Split(m.text, "\n---\n") {
 		object, _, err := decoder.Decode([]byte(document), nil, nil)
 		if err != nil {
@@ -57,6 +68,12 @@ func readManifest(t *testing.T) *manifest {
 			m.config = o
 		case *apps.DaemonSet:
 			m.daemon = o
+		case *core.ServiceAccount:
+			m.account = o
+		case *rbac.ClusterRole:
+			m.role = o
+		case *rbac.ClusterRoleBinding:
+			m.binding = o
 		}
 	}
 	if m.namespace == nil || m.config == nil || m.daemon == nil {
@@ -67,7 +84,45 @@ func readManifest(t *testing.T) *manifest {
 
 // TestDaemonSet checks that the parts of the manifest fit each other, and that bperf takes its configuration.
 func TestDaemonSet(t *testing.T) {
-	m := readManifest(t)
+	t.Run("without the kubelet", func(t *testing.T) {
+		if s := readManifest(t, false).check(t); s.Kubelet.URL != "" {
+			t.Errorf("bperf asks %s", s.Kubelet.URL)
+		}
+	})
+	t.Run("with the kubelet", func(t *testing.T) {
+		m := readManifest(t, true)
+		m.checkKubelet(t, m.check(t))
+	})
+}
+
+// checkKubelet checks that bperf may do nothing but ask for pods, and that it has the files that this takes.
+func (m *manifest) checkKubelet(t *testing.T, s *settings.Settings) {
+	t.Helper()
+	pod := m.daemon.Spec.Template.Spec
+	for _, file := range []string{s.Kubelet.TokenFile, s.Kubelet.CA} {
+		if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(v core.VolumeMount) bool { return v.MountPath == file || v.MountPath == filepath.Dir(file) }) {
+			t.Errorf("%q is not mounted", file)
+		}
+	}
+	if m.account == nil || m.role == nil || m.binding == nil {
+		t.Fatal("an object is missing")
+	}
+	if m.account.Name != pod.ServiceAccountName || m.account.Namespace != m.namespace.Name {
+		t.Errorf("the pods use the account %q", pod.ServiceAccountName)
+	}
+	may := []rbac.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes/pods"}, Verbs: []string{"get"}}}
+	if !reflect.DeepEqual(m.role.Rules, may) {
+		t.Errorf("bperf may %v", m.role.Rules)
+	}
+	to := []rbac.Subject{{Kind: rbac.ServiceAccountKind, Name: m.account.Name, Namespace: m.account.Namespace}}
+	if !reflect.DeepEqual(m.binding.Subjects, to) || m.binding.RoleRef != (rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: m.role.Name}) {
+		t.Errorf("the role is bound to %v", m.binding)
+	}
+}
+
+// check checks that the parts fit each other, and returns the configuration.
+func (m *manifest) check(t *testing.T) *settings.Settings {
+	t.Helper()
 	pod := m.daemon.Spec.Template
 	for key, value := range m.daemon.Spec.Selector.MatchLabels {
 		if pod.Labels[key] != value {
@@ -107,6 +162,7 @@ func TestDaemonSet(t *testing.T) {
 	if _, port, err := net.SplitHostPort(s.Listen[0]); err != nil || port != "9465" || c.Ports[0].ContainerPort != 9465 {
 		t.Errorf("the port is %s in the configuration and %d in the container", port, c.Ports[0].ContainerPort)
 	}
+	return s
 }
 
 // hasReason checks that the line that begins in this way has a comment.
@@ -125,7 +181,7 @@ func TestCapabilities(t *testing.T) {
 	require.Root(t)
 	require.Tools(t, "setpriv")
 	bounding := "-all"
-	for _, c := range readManifest(t).daemon.Spec.Template.Spec.Containers[0].SecurityContext.Capabilities.Add {
+	for _, c := range readManifest(t, true).daemon.Spec.Template.Spec.Containers[0].SecurityContext.Capabilities.Add {
 		bounding += ",+" + strings.ToLower(string(c))
 	}
 	socket := filepath.Join(t.TempDir(), "bperf.sock")
