@@ -72,6 +72,7 @@ func writeThreads(t *testing.T, shift int) string {
 
 // pages is what bperf report --http serves to a client that has the token.
 type pages struct {
+	url     string // as printed, with the token
 	address string // without a path
 	client  *http.Client
 }
@@ -103,9 +104,9 @@ func servePages(t *testing.T, args ...string) *pages {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pages{client: &http.Client{Jar: jar}}
-	p.address, _, _ = strings.Cut(strings.TrimSpace(line), "/?")
-	p.get(t, strings.TrimPrefix(strings.TrimSpace(line), p.address))
+	p := &pages{url: strings.TrimSpace(line), client: &http.Client{Jar: jar}}
+	p.address, _, _ = strings.Cut(p.url, "/?")
+	p.get(t, strings.TrimPrefix(p.url, p.address))
 	return p
 }
 
