@@ -55,6 +55,7 @@ type Browser struct {
 	first, length int64 // time of the first sample, and the time to the last one, in ns; length is 0 if there are no times
 	tasks         []task
 	style         string
+	needed        profile.Keys // those of Options
 }
 
 // task is a thread or a process.
@@ -66,7 +67,11 @@ type task struct {
 
 // New returns a browser of a profile, which nobody may change afterwards.
 func New(c Config) (*Browser, error) {
-	b := &Browser{Config: c, p: c.Profile, style: report.PageStyle() + ownStyle}
+	needed, err := c.Options.NeededKeys()
+	if err != nil {
+		return nil, err
+	}
+	b := &Browser{Config: c, p: c.Profile, style: report.PageStyle() + ownStyle, needed: needed}
 	for i, e := range b.p.Events {
 		if e.Samples > 0 && (c.Options.Event == "" || c.Options.Event == e.Name) {
 			b.events = append(b.events, i)
@@ -146,7 +151,7 @@ func (b *Browser) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // part returns the selected samples in a range of time.
 func (b *Browser) part(s *selection, in span) *profile.Profile {
-	return b.p.Select(^(profile.Time | profile.PID | profile.TID), b.wants(s, in))
+	return b.p.Select(^(profile.Time|profile.PID|profile.TID)|b.needed, b.wants(s, in))
 }
 
 // base returns what the selection is compared with, or nil.

@@ -32,14 +32,15 @@ func (b *Browser) function(out *bytes.Buffer, s *selection, id profile.FunctionI
 		symbol.Linkage = strings.At(f.Linkage)
 	}
 	at, event := map[uint64]annotate.Value{}, annotate.Event{Name: b.p.Events[s.event].Name}
-	wanted, passes, frames, samples := b.wants(s, s.time), b.Options.Passes(b.p), b.p.Frames(), b.p.Samples()
+	wanted, counts, passes := b.wants(s, s.time), b.Options.Counts(b.p), b.Options.Passes(b.p)
+	frames, samples := b.p.Frames(), b.p.Samples()
 	for i := range samples {
 		sample := &samples[i]
-		if !wanted(sample) || !passes(sample) {
+		if !wanted(sample) || !counts(sample) {
 			continue
 		}
 		event.Samples, event.Value = event.Samples+sample.Count, event.Value+sample.Value
-		if leaf := &frames[sample.Leaf]; leaf.Function == id {
+		if leaf := &frames[sample.Leaf]; leaf.Function == id && passes(sample) {
 			v := at[leaf.Address]
 			at[leaf.Address] = annotate.Value{Samples: v.Samples + sample.Count, Value: v.Value + sample.Value}
 		}

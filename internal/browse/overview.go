@@ -113,23 +113,23 @@ func (b *Browser) form(out *bytes.Buffer, s *selection) {
 		}
 		out.WriteString("</select></label>\n")
 	}
-	if processes := b.processes(); len(processes) > 1 || s.pid != 0 {
+	if processes := b.processes(); len(processes) > 1 || s.pid != nil {
 		out.WriteString(`<label>Process <select name="pid">`)
-		option("", "all", s.pid == 0)
+		option("", "all", s.pid == nil)
 		for _, t := range processes[:min(len(processes), maxTasks)] {
-			option(fmt.Sprint(t.pid), fmt.Sprintf("%s %d (%d samples)", t.comm, t.pid, t.samples), t.pid == s.pid)
+			option(fmt.Sprint(t.pid), fmt.Sprintf("%s %d (%d samples)", t.comm, t.pid, t.samples), s.pid != nil && t.pid == *s.pid)
 		}
 		out.WriteString("</select></label>\n")
 	}
 	if len(b.tasks) > 1 && b.p.Keys().Has(profile.TID) {
 		out.WriteString(`<label>Thread <select name="tid">`)
-		option("", "all", s.tid == 0)
+		option("", "all", s.tid == nil)
 		shown := 0
 		for _, t := range b.tasks {
-			if shown == maxTasks || t.tid == 0 || s.pid != 0 && t.pid != s.pid {
+			if shown == maxTasks || !selects(s.pid, t.pid) {
 				continue
 			}
-			option(fmt.Sprint(t.tid), fmt.Sprintf("%s %d (%d samples)", t.comm, t.tid, t.samples), t.tid == s.tid)
+			option(fmt.Sprint(t.tid), fmt.Sprintf("%s %d (%d samples)", t.comm, t.tid, t.samples), s.tid != nil && t.tid == *s.tid)
 			shown++
 		}
 		out.WriteString("</select></label>\n")

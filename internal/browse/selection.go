@@ -19,8 +19,8 @@ type span struct {
 
 // selection is what a request selects.
 type selection struct {
-	event    int   // index in Profile.Events
-	pid, tid int32 // 0 for all
+	event    int    // index in Profile.Events
+	pid, tid *int32 // nil for all: 0 is the idle task
 	time     span
 	diff     string // one of the comparisons below
 	baseTime span
@@ -36,6 +36,9 @@ const (
 // maxNumber is the length of a parameter, in bytes.
 const maxNumber = 40
 
+// noTask is the ID that the kernel writes for a task that has ended, or is in no PID namespace that the recorder sees.
+const noTask = -1
+
 // parse reads the parameters of a request.
 func (b *Browser) parse(v url.Values) (*selection, error) {
 	s := &selection{event: b.events[0], diff: v.Get("diff")}
@@ -45,21 +48,22 @@ func (b *Browser) parse(v url.Values) (*selection, error) {
 		}
 	}
 	var errs []error
-	number := func(name string, most int64) int64 {
+	number := func(name string, least, most int64) *int32 {
 		text := v.Get(name)
 		if text == "" {
-			return 0
+			return nil
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 0 || n > most {
-			errs = append(errs, fmt.Errorf("%s=%q is not a number from 0 to %d", name, text, most))
+		if err != nil || n < least || n > most {
+			errs = append(errs, fmt.Errorf("%s=%q is not a number from %d to %d", name, text, least, most))
 		}
-		return n
+		id := int32(n)
+		return &id
 	}
-	if v.Get("e") != "" {
-		s.event = int(number("e", int64(len(b.p.Events)-1)))
+	if e := number("e", 0, int64(len(b.p.Events)-1)); e != nil {
+		s.event = int(*e)
 	}
-	s.pid, s.tid = int32(number("pid", math.MaxInt32)), int32(number("tid", math.MaxInt32))
+	s.pid, s.tid = number("pid", noTask, math.MaxInt32), number("tid", noTask, math.MaxInt32)
 	s.time, errs = b.span(v, "from", "to", errs)
 	s.baseTime, errs = b.span(v, "bfrom", "bto", errs)
 	switch {
@@ -117,9 +121,9 @@ func seconds(ns int64) string {
 func (s *selection) query() string {
 	v := url.Values{}
 	v.Set("e", strconv.Itoa(s.event))
-	for name, n := range map[string]int32{"pid": s.pid, "tid": s.tid} {
-		if n != 0 {
-			v.Set(name, strconv.Itoa(int(n)))
+	for name, id := range map[string]*int32{"pid": s.pid, "tid": s.tid} {
+		if id != nil {
+			v.Set(name, strconv.Itoa(int(*id)))
 		}
 	}
 	if s.time.set {
@@ -144,6 +148,9 @@ func (b *Browser) wants(s *selection, in span) func(*profile.Sample) bool {
 			return false
 		}
 		l := &labels[sample.Labels]
-		return (s.pid == 0 || l.PID == s.pid) && (s.tid == 0 || l.TID == s.tid)
+		return selects(s.pid, l.PID) && selects(s.tid, l.TID)
 	}
 }
+
+// selects reports whether an ID is the chosen one, or none is chosen.
+func selects(chosen *int32, id int32) bool { return chosen == nil || *chosen == id }

@@ -140,10 +140,11 @@ type Row struct {
 	Self, Total  uint64 // values: Total includes callees
 }
 
-// Functions returns a row for each function, as a table with children sorted by dso and symbol has them, and the sum of the values. The
+// Functions returns a row for each function, as a table with children sorted by dso and symbol has them, and the value of 100 percent. The
 // function with the largest Self comes first. event is an index in Profile.Events.
 func Functions(p *profile.Profile, o *Options, event int) (rows []Row, all uint64, err error) {
-	byFunction := Options{Filter: o.Filter, Children: true, CallGraph: CallGraph{Mode: NoGraph}, Sort: []string{"dso", "symbol"}, FullPaths: o.FullPaths}
+	byFunction := Options{Filter: o.Filter, Children: true, CallGraph: CallGraph{Mode: NoGraph}, Sort: []string{"dso", "symbol"}, FullPaths: o.FullPaths,
+		Relative: o.Relative}
 	t, err := newTable(p, &byFunction, []int{event})
 	if err != nil {
 		return nil, 0, err
@@ -158,7 +159,7 @@ func Functions(p *profile.Profile, o *Options, event int) (rows []Row, all uint6
 		rows = append(rows, row)
 	}
 	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total)) })
-	return rows, t.totals[0].value, nil
+	return rows, t.base(0), nil
 }
 
 // Quantity formats a value with its unit.

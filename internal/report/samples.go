@@ -24,6 +24,14 @@ func chosen(p *profile.Profile, o *Options) iter.Seq[*profile.Sample] {
 // Passes returns a function that reports whether a sample of a profile passes the filters.
 func (o *Options) Passes(p *profile.Profile) func(*profile.Sample) bool { return o.Filter.of(p) }
 
+// Counts returns a function that reports whether percentages relate to a sample of a profile.
+func (o *Options) Counts(p *profile.Profile) func(*profile.Sample) bool {
+	if o.Relative {
+		return o.Passes(p)
+	}
+	return func(s *profile.Sample) bool { return !o.hidden(p, s) }
+}
+
 // offCPU is the value of the tag "wall" for blocked threads, in profiles that separate their time from that on CPUs.
 const offCPU = "off-CPU"
 
