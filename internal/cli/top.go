@@ -185,6 +185,7 @@ func (o *topOptions) open(cmd *cobra.Command, args []string, screen bool) (sourc
 		return nil, details, missingItems(missing)
 	}
 	details.examine = func(id uint64) (string, error) { return examineProgram(id, programs.Distributions(id)) }
+	details.past = programs.Past
 	return programs, details, nil
 }
 

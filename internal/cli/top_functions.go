@@ -61,7 +61,7 @@ func (o *topOptions) openFunctions(cmd *cobra.Command, screen bool) (top.Source,
 	if err != nil {
 		return nil, topDetails{}, err
 	}
-	return source, topDetails{source.Examine, source.Instructions}, nil
+	return source, topDetails{examine: source.Examine, instructions: source.Instructions}, nil
 }
 
 // every returns the length of the intervals of sampling, of which each interval of the output has a whole number. They are at most as long

@@ -43,11 +43,13 @@ type topScreen struct {
 type topDetails struct {
 	examine      func(id uint64) (string, error)
 	instructions func(id uint64) (string, error) // with shares, as bperf annotate prints them; nil if rows are no functions
+	past         func(id uint64) []string        // the last intervals, drawn; nil if only the row shows them
 }
 
 // topDrill is the detailed view of one row.
 type topDrill struct {
 	topDetail
+	past  []string // above the lines
 	lines []string // nil until they are read
 	first int      // index of the first line on the screen
 	moved bool     // first is where the user or an instruction with samples is
@@ -122,6 +124,11 @@ func (s topScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return s, nil
 		}
 		s.shown = s.latest
+		if s.past != nil && s.drill != nil {
+			d := *s.drill
+			d.past = s.past(d.id)
+			s.drill = &d
+		}
 		if s.live && s.drill != nil {
 			return s, s.examineRow(s.drill.topDetail)
 		}
@@ -216,6 +223,9 @@ func (s topScreen) pressList(key string) (tea.Model, tea.Cmd) {
 		}
 		if detail.id != 0 {
 			s.drill = &topDrill{topDetail: detail}
+			if s.past != nil {
+				s.drill.past = s.past(detail.id)
+			}
 			return s, s.examineRow(detail)
 		}
 	default:

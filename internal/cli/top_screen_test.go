@@ -113,7 +113,7 @@ func long(s topScreen, n int) topScreen {
 	for i := range n {
 		row := topReadingOf().Rows[0]
 		row.ID, row.Name = uint64(i+1), fmt.Sprintf("program_%03d", i+1)
-		row.Cells[3], row.Cells[5].Text = top.Cell{Text: fmt.Sprint(i + 1), Value: float64(i + 1)}, row.Name
+		row.Cells[3], row.Cells[6].Text = top.Cell{Text: fmt.Sprint(i + 1), Value: float64(i + 1)}, row.Name
 		r.Rows = append(r.Rows, row)
 	}
 	r.Total = fmt.Sprintf("%d of %d BPF programs ran, %.1f runs/s, %.3f %% of a CPU", n, n, float64(n)*3000, float64(n)*0.03)
@@ -138,8 +138,13 @@ func TestTopScreen(t *testing.T) {
 		err := printProgShow(&b, shownProgs()[:1])
 		return b.String(), err
 	}
+	past := shown
+	past.past = func(id uint64) []string { return []string{fmt.Sprint("runs/s  ▂▃▅▇█  at most ", id), "cpu %   ▂▃▅▇█  at most 8"} }
+	next, _ := press(past, "<enter>").Update(topRead{reading: past.shown})
 	for name, s := range map[string]topScreen{
 		"wide":              wide,
+		"drill-past":        next.(topScreen),
+		"drill-past-end":    press(past, "<enter><end>"),
 		"functions-80x24":   topFunctionsOf(t, 80, 24),
 		"functions-200x50":  topFunctionsOf(t, 200, 50),
 		"functions-40x10":   topFunctionsOf(t, 40, 10),

@@ -31,7 +31,7 @@ func topReadingOf() *top.Reading {
 			name = ""
 		}
 		return top.Row{ID: id, Name: name, Cells: []top.Cell{{Text: texts[0], Value: cpu}, {Text: texts[1], Value: runs}, {Text: texts[2], Value: mean},
-			{Text: fmt.Sprint(id), Value: float64(id)}, {Text: texts[3]}, {Text: texts[4]}}}
+			{Text: fmt.Sprint(id), Value: float64(id)}, {Text: texts[3]}, {Text: "▁▂█"}, {Text: texts[4]}}}
 	}
 	return &top.Reading{
 		Time: time.Date(2026, 3, 14, 8, 0, 0, 123456789, time.UTC), Window: 2 * time.Second,

@@ -55,7 +55,7 @@ func (s topScreen) text() string {
 func (s topScreen) page() int { return s.room(headLines) }
 
 // drillRows returns the number of visible lines of a detailed view.
-func (s topScreen) drillRows() int { return s.room(headLines + 2) }
+func (s topScreen) drillRows() int { return s.room(headLines + 2 + len(s.drill.past)) }
 
 func (s topScreen) room(head int) int {
 	if s.height >= headLines+keyLines+1 {
@@ -161,7 +161,11 @@ func (s topScreen) drillLines() []string {
 			}
 		}
 	}
-	lines = append(lines, cut(found, s.width), "")
+	lines = append(lines, cut(found, s.width))
+	for _, l := range s.drill.past {
+		lines = append(lines, cut(l, s.width))
+	}
+	lines = append(lines, "")
 	if s.drill.lines == nil {
 		return append(lines, cut("reading …", s.width))
 	}

@@ -254,25 +254,15 @@ func (s *functionSums) row(f *function) Row {
 	return Row{f.id, f.object + " " + f.name, append(cells, Cell{Text: f.object}, Cell{Text: s.history(f)}, Cell{Text: f.name})}
 }
 
-// history draws the last shares of a function, the latest one at the right. The function's largest one is as high as a line.
+// history draws the last shares of a function.
 func (s *functionSums) history(f *function) string {
-	const levels = "▁▂▃▄▅▆▇█"
-	bars := []rune(levels)
-	most := slices.Max(f.recent[:])
-	var b strings.Builder
-	for i := range uint64(historyLength) {
-		age := historyLength - 1 - i
-		if age > s.number {
-			continue // before the start
-		}
-		switch share := f.recent[(s.number-age)%historyLength]; {
-		case share == 0:
-			b.WriteByte(' ')
-		default:
-			b.WriteRune(bars[min(int(share/most*float64(len(bars))), len(bars)-1)])
+	var shares []float64
+	for age := min(historyLength-1, s.number); ; age-- {
+		shares = append(shares, f.recent[(s.number-age)%historyLength])
+		if age == 0 {
+			return bars(shares)
 		}
 	}
-	return b.String()
 }
 
 // totalText describes in one line all samples of the interval. What is missing comes first, for narrow screens.

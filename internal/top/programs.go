@@ -28,9 +28,10 @@ type Programs struct {
 	wanted   program.Selection
 	known    map[uint32]bool // selected programs; their events are counted as far as possible
 
-	mu      sync.Mutex // protects targets and last between Next and Distributions
+	mu      sync.Mutex // protects the following between Next, and Distributions and Past
 	targets []program.Target
 	last    []count.Cell
+	past    map[uint32]*past // by ID
 }
 
 // Distribution is what an event counted in the single runs of a program since Programs was opened.
@@ -213,6 +214,7 @@ func programColumns(e events) []Column {
 	return append(columns,
 		Column{"id", "i", "id", Number, 7, 56 + wider},
 		Column{"type", "t", "type", Word, 16, 76 + wider},
+		Column{"last", "", "last", Trend, historyLength, 98 + wider},
 		Column{"name", "n", "name", Word, 0, 0})
 }
 
@@ -235,7 +237,10 @@ func (p *Programs) Next(context.Context) (*Reading, error) {
 	if cost.own, err = p.own.share(observation.Window); err != nil {
 		return nil, err
 	}
-	return programReading(observation, cost, p.events, counted), nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.past = remember(p.past, observation)
+	return programReading(observation, cost, p.events, counted, p.past), nil
 }
 
 // inProgram holds the counts in the runs of a program.
@@ -283,7 +288,7 @@ func (p *Programs) counted() (map[uint32]*inProgram, error) {
 }
 
 // programReading returns the reading with a row for each program.
-func programReading(o *bpfprog.Observation, cost programCost, e events, counted map[uint32]*inProgram) *Reading {
+func programReading(o *bpfprog.Observation, cost programCost, e events, counted map[uint32]*inProgram, pasts map[uint32]*past) *Reading {
 	r := &Reading{Time: o.Time, Window: o.Window, Total: programTotal(o), Cost: cost.text(o)}
 	for i := range o.Programs {
 		p := &o.Programs[i]
@@ -298,7 +303,11 @@ func programReading(o *bpfprog.Observation, cost programCost, e events, counted 
 		} else {
 			cells = append(cells, e.cells(nil, 0)...)
 		}
-		cells = append(cells, Cell{strconv.FormatUint(uint64(p.ID), 10), float64(p.ID)}, Cell{Text: p.Type.String()},
+		trend := Cell{}
+		if past := pasts[p.ID]; past != nil {
+			trend.Text = bars(past.cpus[max(0, len(past.cpus)-historyLength):])
+		}
+		cells = append(cells, Cell{strconv.FormatUint(uint64(p.ID), 10), float64(p.ID)}, Cell{Text: p.Type.String()}, trend,
 			Cell{Text: cmp.Or(p.Name, "-")})
 		r.Rows = append(r.Rows, Row{uint64(p.ID), p.Name, cells})
 	}

@@ -65,9 +65,9 @@ func expectTexts(t *testing.T, r *Reading, columns []Column, want ...string) {
 }
 
 func TestProgramReading(t *testing.T) {
-	r := programReading(observation(), programCost{own: 0.0123, perRun: 45}, events{}, nil)
-	expectTexts(t, r, programColumns(events{}), "0.030 3000.0 100.0 7 raw_tracepoint on_switch", "150.000 1500000.0 1000.0 8 xdp cil_from_netdev",
-		"0.000 0.0 - 9 cgroup_device sd_devices", "0.350 0.5 7000000.0 100000 tracing -")
+	r := programReading(observation(), programCost{own: 0.0123, perRun: 45}, events{}, nil, remember(nil, observation()))
+	expectTexts(t, r, programColumns(events{}), "0.030 3000.0 100.0 7 raw_tracepoint █ on_switch", "150.000 1500000.0 1000.0 8 xdp █ cil_from_netdev",
+		"0.000 0.0 - 9 cgroup_device   sd_devices", "0.350 0.5 7000000.0 100000 tracing █ -")
 	if want := "3 of 4 BPF programs ran, 1503000.5 runs/s, 150.380 % of a CPU"; r.Total != want {
 		t.Errorf("%q, want %q", r.Total, want)
 	}
@@ -76,10 +76,10 @@ func TestProgramReading(t *testing.T) {
 	r = programReading(observation(), programCost{}, e, map[uint32]*inProgram{
 		7: {5000, [][]perfevent.Reading{append(full(500_000), full(500_000)...), {{Value: 1_000_000, Enabled: 8, Running: 4}}, full(5_000_000)}},
 		8: {0, [][]perfevent.Reading{full(0), full(0), nil}},
-	})
-	expectTexts(t, r, programColumns(e), "0.030 3000.0 100.0 200.0 ~400.0 0.0 ~2.00 7 raw_tracepoint on_switch",
-		"150.000 1500000.0 1000.0 - - - - 8 xdp cil_from_netdev", "0.000 0.0 - - - - - 9 cgroup_device sd_devices",
-		"0.350 0.5 7000000.0 - - - - 100000 tracing -")
+	}, remember(nil, observation()))
+	expectTexts(t, r, programColumns(e), "0.030 3000.0 100.0 200.0 ~400.0 0.0 ~2.00 7 raw_tracepoint █ on_switch",
+		"150.000 1500000.0 1000.0 - - - - 8 xdp █ cil_from_netdev", "0.000 0.0 - - - - - 9 cgroup_device   sd_devices",
+		"0.350 0.5 7000000.0 - - - - 100000 tracing █ -")
 }
 
 func TestProgramCost(t *testing.T) {
@@ -118,7 +118,7 @@ func TestOrder(t *testing.T) {
 		{"cpu", true, []uint64{9, 7, 100000, 8}},
 		{"id", true, []uint64{100000, 9, 8, 7}},
 	} {
-		rows := programReading(observation(), programCost{}, events{}, nil).Rows
+		rows := programReading(observation(), programCost{}, events{}, nil, nil).Rows
 		for i, c := range columns {
 			if c.Name == tt.column {
 				Order{i, tt.turned}.Sort(columns, rows)
