@@ -35,6 +35,7 @@ type profileOptions struct {
 	ranges   []string
 	programs string
 	every    float64
+	width    int // of the terminal that shows the profile; 0: not limited
 	symbols  symbolFlags
 }
 
@@ -106,7 +107,7 @@ func (o *profileOptions) formats() []reportFormat {
 		if base != nil {
 			return report.WriteDiff(w, []*profile.Profile{base, p}, nil, r, report.DefaultDiff())
 		}
-		return report.WriteTop(w, p, r, o.most)
+		return report.WriteTop(w, p, r, o.most, o.width)
 	}
 	return slices.Insert(all, 1, tree)
 }
@@ -122,6 +123,9 @@ func (o *profileOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	if err := o.report.checkHTTP(given); err != nil {
 		return err
+	}
+	if toStdout(o.report.output) {
+		o.width = terminalWidth(cmd.OutOrStdout())
 	}
 	if o.report.http != "" {
 		format.keys, format.one = browse.Keys, false

@@ -123,6 +123,17 @@ func TestProfile(t *testing.T) {
 	}
 }
 
+// TestProfileOnTerminal wants lines that fit a terminal: the data source alone has 48 columns.
+func TestProfileOnTerminal(t *testing.T) {
+	require.Root(t)
+	term := newTerminal(t, 80, 24)
+	touch := program.Program{Body: program.Touch, Times: 200}.Write(t)
+	cmd := bperf("profile", "-q", "-e", "minor-faults:u", "-c", "1", "--by", "data_src", touch)
+	term.start(t, cmd)
+	term.await(t, `  \|OP N/A\|LVL N/A.*….*\|BLK N/A\r?\n`)
+	cmd.Wait() // with the status of the program
+}
+
 // TestProfileIntervals writes a line, or a file, for each interval.
 func TestProfileIntervals(t *testing.T) {
 	require.AnyArch(t)

@@ -12,7 +12,10 @@ import (
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/term"
 	"github.com/clipperhouse/displaywidth"
+
+	"github.com/bperf/bperf/internal/printable"
 )
 
 // These are styles of ECMA-48.
@@ -132,32 +135,21 @@ func cut(line string, width int) string {
 	return string([]rune(line)[:width-1]) + "…"
 }
 
-// cutMiddle limits a name to the width by leaving out its middle: names often differ at their ends.
-func cutMiddle(name string, width int) string {
-	if displaywidth.String(name) <= width {
-		return name
+// terminalWidth returns the number of columns of a terminal, and 0 for other files.
+func terminalWidth(file any) int {
+	f, ok := file.(interface{ Fd() uintptr })
+	if !ok {
+		return 0
 	}
-	letters := []rune(name)
-	head, tail := 0, len(letters)
-	for left, atHead := width-1, true; head < tail; atHead = !atHead { // the first letter at the head, the last one at the tail, …
-		next := letters[head]
-		if !atHead {
-			next = letters[tail-1]
-		}
-		if left -= displaywidth.Rune(next); left < 0 {
-			break
-		}
-		if atHead {
-			head++
-		} else {
-			tail--
-		}
+	width, _, err := term.GetSize(f.Fd())
+	if err != nil {
+		return 0
 	}
-	if width < 1 {
-		return ""
-	}
-	return string(letters[:head]) + "…" + string(letters[tail:])
+	return width
 }
+
+// cutMiddle is printable.Middle.
+func cutMiddle(name string, width int) string { return printable.Middle(name, width) }
 
 // padded appends blanks to a text up to the width.
 func padded(text string, width int) string {

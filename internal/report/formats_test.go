@@ -492,7 +492,7 @@ func TestTopUnits(t *testing.T) {
 		"count": "event: 1 samples, 2000 events\n", "": "event: 1 samples, 2000 events\n",
 	} {
 		var got bytes.Buffer
-		if err := WriteTop(&got, oneSample("program", 0, unit), &Options{}, 0); err != nil {
+		if err := WriteTop(&got, oneSample("program", 0, unit), &Options{}, 0, 0); err != nil {
 			t.Fatal(err)
 		}
 		if got.String() != want {

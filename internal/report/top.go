@@ -7,7 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/clipperhouse/displaywidth"
 
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
@@ -16,8 +17,9 @@ import (
 // barWidth is the width of a bar of 100 percent, in characters.
 const barWidth = 20
 
-// WriteTop writes a table for each event, with the rows of the largest shares and a bar for each. most is the maximum number of rows.
-func WriteTop(w io.Writer, p *profile.Profile, o *Options, most int) error {
+// WriteTop writes a table for each event, with the rows of the largest shares and a bar for each. most is the maximum
+// number of rows. Keys are cut so that lines fit into width, in columns of a terminal; 0 is no limit.
+func WriteTop(w io.Writer, p *profile.Profile, o *Options, most, width int) error {
 	b := bufio.NewWriter(w)
 	tables := 0
 	for event := range p.Events {
@@ -34,12 +36,12 @@ func WriteTop(w io.Writer, p *profile.Profile, o *Options, most int) error {
 			b.WriteByte('\n')
 		}
 		tables++
-		t.writeTop(b, most)
+		t.writeTop(b, most, width)
 	}
 	return b.Flush()
 }
 
-func (t *table) writeTop(w *bufio.Writer, most int) {
+func (t *table) writeTop(w *bufio.Writer, most, width int) {
 	event, sums := t.p.Events[t.events[0]], t.totals[0]
 	column, what := "Samples", "samples"
 	if event.Entries {
@@ -51,28 +53,7 @@ func (t *table) writeTop(w *bufio.Writer, most int) {
 	if len(shown) == 0 {
 		return
 	}
-	cells := [][]string{{}}
-	for _, c := range t.columns {
-		if c.key != nil {
-			cells[0] = append(cells[0], c.title)
-		}
-	}
-	for _, r := range shown {
-		var line []string
-		for _, c := range t.columns {
-			if c.key != nil {
-				line = append(line, printable.Text(c.key.text(t.p, &r.properties, 0)))
-			}
-		}
-		cells = append(cells, line)
-	}
-	widths := make([]int, len(cells[0]))
-	for _, line := range cells {
-		for i, cell := range line {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for i, line := range cells {
+	for i, keys := range fitted(t.topKeys(shown), width-topValues) {
 		head := fmt.Sprintf("%7s  %-*s %10s", "Share", barWidth, "", column)
 		if i > 0 {
 			v := shown[i-1].values[0]
@@ -82,10 +63,7 @@ func (t *table) writeTop(w *bufio.Writer, most int) {
 			}
 			head = fmt.Sprintf("%6.2f%%  %-*s %10d", percent(v.self, t.base(0)), barWidth, bar(v.self, t.base(0)), n)
 		}
-		for at, cell := range line {
-			head += "  " + cell + strings.Repeat(" ", widths[at]-utf8.RuneCountInString(cell))
-		}
-		w.WriteString(strings.TrimRight(head, " ") + "\n")
+		w.WriteString(strings.TrimRight(head+keys, " ") + "\n")
 	}
 	if rest := len(rows) - len(shown); rest > 0 {
 		left := uint64(0)
@@ -94,6 +72,53 @@ func (t *table) writeTop(w *bufio.Writer, most int) {
 		}
 		fmt.Fprintf(w, "%6.2f%%  in %d more\n", percent(left, t.base(0)), rest)
 	}
+}
+
+// topValues is the width of the columns before those of the keys.
+const topValues = len("100.00%") + 2 + barWidth + 1 + len("1234567890")
+
+// topKeys returns the titles of the sort keys, then the values in each row.
+func (t *table) topKeys(rows []*row) [][]string {
+	cells := make([][]string, 1+len(rows))
+	for _, c := range t.columns {
+		if c.key == nil {
+			continue
+		}
+		cells[0] = append(cells[0], c.title)
+		for i, r := range rows {
+			cells[1+i] = append(cells[1+i], printable.Text(c.key.text(t.p, &r.properties, 0)))
+		}
+	}
+	return cells
+}
+
+// leastColumn is the width to which a column of keys may be cut.
+const leastColumn = 12
+
+// fitted returns the lines of a table, each with two blanks before each cell. Those of the widest columns are cut in their middle if the lines
+// do not fit into the room. A room that is not positive has no limit.
+func fitted(cells [][]string, room int) []string {
+	widths := make([]int, len(cells[0]))
+	for _, line := range cells {
+		for i, cell := range line {
+			widths[i] = max(widths[i], displaywidth.String(cell))
+		}
+	}
+	limited := room > 0
+	for _, width := range widths {
+		room -= 2 + width
+	}
+	for ; limited && room < 0 && slices.Max(widths) > leastColumn; room++ {
+		widths[slices.Index(widths, slices.Max(widths))]--
+	}
+	lines := make([]string, len(cells))
+	for at, line := range cells {
+		for i, cell := range line {
+			cell = printable.Middle(cell, widths[i])
+			lines[at] += "  " + cell + strings.Repeat(" ", widths[i]-displaywidth.String(cell))
+		}
+	}
+	return lines
 }
 
 // amount formats a value with its unit; times are in seconds.
