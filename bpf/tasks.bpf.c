@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Counts what each process, or each cgroup, uses of the CPUs. At each context switch, the growth of the CPU's perf
+ * Counts what each process, each thread or each cgroup uses of the CPUs. At each context switch, the growth of the CPU's perf
  * events and of the clock since the last switch is added to the sums of the outgoing task.
  *
  * Needs Linux 5.10: BPF_PROG_TEST_RUN of raw tracepoints on a given CPU, BPF_F_PRESERVE_ELEMS.
@@ -18,6 +18,7 @@ const volatile __u32 nr_events = 0;
  */
 const volatile __u64 switch_events = 0;
 const volatile bool by_cgroup = false;
+const volatile bool by_thread = false;
 
 /* Whether to measure how long threads are off the CPUs, and whether the tracepoint has the state of the task (5.18). */
 const volatile bool off_cpu = false;
@@ -48,7 +49,7 @@ struct sum {
 	struct bpf_perf_event_value events[MAX_EVENTS];
 };
 
-/* Keyed by process ID, or by cgroup ID. */
+/* Keyed by process ID, thread ID or cgroup ID. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -88,12 +89,13 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
-/* The key of processes that have no ID in the reader's PID namespace. */
+/* The key of processes and threads that have no ID in the reader's PID namespace. */
 #define ELSEWHERE (1ULL << 32)
 
-static __always_inline __u64 process(void)
+static __always_inline __u64 task_key(void)
 {
-	__u32 nr = process_id((void *)bpf_get_current_task());
+	struct task_struct___leader *task = (void *)bpf_get_current_task();
+	__u32 nr = by_thread ? thread_id(task) : process_id(task);
 
 	return nr ? nr : ELSEWHERE;
 }
@@ -214,14 +216,14 @@ static __always_inline int account(void *ctx, bool switches)
 		return 0;
 	passed = now - cpu->time;
 	if (cpu->time && id) { /* not the idle task */
-		key = by_cgroup ? bpf_get_current_cgroup_id() : process();
+		key = by_cgroup ? bpf_get_current_cgroup_id() : task_key();
 		sum = sum_of(key);
 		if (off_cpu && switches && !(by_cgroup && key == ROOT_CGROUP))
 			account_off(ctx, cpu, sum, id, now);
 		if (sum) {
 			__sync_fetch_and_add(&sum->time, passed);
 			__sync_fetch_and_add(&sum->switches, switches);
-			if (!by_cgroup && (__u32)id == id >> 32) /* an exec may have changed the name */
+			if (!by_cgroup && (by_thread || (__u32)id == id >> 32)) /* an exec may have changed the name */
 				bpf_get_current_comm(sum->comm, sizeof(sum->comm));
 		} else {
 			cpu->lost_time += passed;

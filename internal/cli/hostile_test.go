@@ -129,6 +129,7 @@ func TestHostileNamesLive(t *testing.T) {
 	commands := [][]string{
 		{"counters"}, {"counters", "--json"},
 		{"top", "--by", "process", "--once", "-d", "0.1"}, {"top", "--by", "cgroup", "--once", "-d", "0.1"},
+		{"top", "--by", "thread", "--once", "-d", "0.1"},
 		{"prog", "list"}, {"prog", "list", "--json"}, {"prog", "show", fmt.Sprint(id)}, {"prog", "show", "--json", fmt.Sprint(id)}, {"prog", "list", "cgroup:" + group},
 		{"diff", recording, recording}, {"diff", pprof, recording}, {"report", "-i", recording, "--diff", pprof}, {"list", hostile}, {"config", hostile},
 		switches("profile", "-a", "--by", "comm,cgroup,container", "--format", "csv"), switches("profile", "-a", "--by", "comm,cgroup", "-I", "0.1", "--format", "json"),

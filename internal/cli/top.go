@@ -30,10 +30,10 @@ func newTopCommand() *cobra.Command {
 	var o topOptions
 	cmd := &cobra.Command{
 		Use:   "top [flags] [SELECTOR]",
-		Short: "Show live which functions, BPF programs, processes or cgroups use the CPUs, and for what",
+		Short: "Show live which functions, BPF programs, processes, threads or cgroups use the CPUs, and for what",
 		Long: `top shows what the loaded or the selected BPF programs do: share of a CPU, runs per second, run time per run; with -e
-also events per run. With --by process or --by cgroup it shows the share of the CPUs that processes or cgroups use, and
-events per second. With --by function it samples an event, and shows in which functions of the kernel, of programs and of
+also events per run. With --by process, thread or cgroup it shows the share of the CPUs that these use, and events per
+second. With --by function it samples an event, and shows in which functions of the kernel, of programs and of
 BPF programs; options of sampling (-F, -c, -p, -t, -C, -a, -G, -g) imply that, and so does a machine without BPF programs.
 
 On a terminal it is a screen with keys to sort, filter, pause and show details of a row; otherwise, and with -n, --once or
@@ -61,7 +61,7 @@ BPF programs until it ends, unless it shows functions.`,
 	addSeconds(f, &o.delay, "delay", "d", 1, "length of an interval")
 	f.IntVarP(&o.count, "iterations", "n", 0, "print `COUNT` tables, then end")
 	f.BoolVar(&o.once, "once", false, "print one table, then end; the same as -n 1")
-	f.StringVarP(&o.sort, "sort", "s", "", "sort by `COLUMN`: cpu, id, name; of programs runs, ns, type; of processes and cgroups switches; an event, ipc; "+
+	f.StringVarP(&o.sort, "sort", "s", "", "sort by `COLUMN`: cpu, id, name; of programs runs, ns, type; of processes, threads and cgroups switches; an event, ipc; "+
 		"of functions share, total, samples, object, name (default the first one)")
 	f.VarP(eventFlag{&o.sampling.events, argEvents}, "event", "e", "also count these events: per run of a program, or per second; "+
 		"of functions: sample these (default cycles, or cpu-clock without a PMU)")
@@ -80,7 +80,7 @@ const (
 	topFunctions = "function"
 )
 
-var topSubjects = []string{topPrograms, string(process.ByProcess), string(process.ByCgroup), topFunctions}
+var topSubjects = []string{topPrograms, string(process.ByProcess), string(process.ByThread), string(process.ByCgroup), topFunctions}
 
 // check returns an error for invalid options, before anything is counted.
 func (o *topOptions) check(given func(string) bool, args []string) error {

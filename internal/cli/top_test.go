@@ -10,9 +10,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -114,7 +117,7 @@ func TestTopRefuses(t *testing.T) {
 		"top -d 1e7":          {"", "Error: --delay 1e+07: the interval must be from 0.1 to 1000000 seconds\n", 22},
 		"top -n 0":            {"", "Error: --iterations 0: the number of tables must be at least 1\n", 22},
 		"top --once -n 2":     {"", "Error: --once means --iterations 1: give only one\n", 22},
-		"top --by proc":       {"", "Error: --by proc: the values are program, process, cgroup, function\n", 22},
+		"top --by proc":       {"", "Error: --by proc: the values are program, process, thread, cgroup, function\n", 22},
 		"top --by function 7": {"", "Error: 7 selects BPF programs, which --by function does not show\n", 22},
 		"top -p 1 7":          {"", "Error: --pid is for samples of functions: give it with --by function\n", 22},
 		"top --by cgroup -g":  {"", "Error: --g is for samples of functions: give it with --by function\n", 22},
@@ -189,9 +192,11 @@ func TestTopBy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	busy, name := busyThread(t)
 	const number = `(\d+\.\d\d?|\d+)[kMG]?`
 	for what, row := range map[string]string{
 		"process": fmt.Sprintf(` *\d+\.\d{3} +%s +%s +%s +%d  %s\n`, number, number, number, os.Getpid(), regexp.QuoteMeta(strings.TrimSpace(string(comm)))),
+		"thread":  fmt.Sprintf(` *\d+\.\d{3} +%s +%s +%s +%d  %s\n`, number, number, number, busy, regexp.QuoteMeta(name)),
 		"cgroup":  fmt.Sprintf(` *\d+\.\d{3} +%s +%s +%s +\d+  /\S*\n`, number, number, number),
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -206,9 +211,9 @@ func TestTopBy(t *testing.T) {
 				case <-time.After(time.Millisecond): // for which it is switched to
 				}
 			}
-			table := `^\S+ \S+, \d+\.\d{3} s: \d+ of \d+ ` + regexp.QuoteMeta(map[string]string{"process": "processes", "cgroup": "cgroups"}[what]) +
+			table := `^\S+ \S+, \d+\.\d{3} s: \d+ of \d+ ` + regexp.QuoteMeta(map[string]string{"process": "processes", "thread": "threads", "cgroup": "cgroups"}[what]) +
 				` ran, \S+ switches/s, \S+ % of a CPU\nbperf takes \S+ % of a CPU; its program at each switch \S+ %\n` +
-				` *cpu % +switches/s +page-faults/s +context-switches/s +p?id  name\n`
+				` *cpu % +switches/s +page-faults/s +context-switches/s +[pt]?id  name\n`
 			if !regexp.MustCompile(table).MatchString(got.stdout) || got.stderr != "" || got.status != 0 {
 				t.Errorf("%+v does not match\n%s", got, table)
 			}
@@ -221,6 +226,32 @@ func TestTopBy(t *testing.T) {
 	if got := run(t, bperf("top", "--by", "process", "--once", "-s", "runs")); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
+}
+
+// busyThread starts a thread that is switched to often, and returns its ID and name.
+func busyThread(t *testing.T) (tid int, name string) {
+	t.Helper()
+	ended, started := make(chan struct{}), make(chan int)
+	go func() {
+		runtime.LockOSThread() // it ends with the goroutine, as its name is its own
+		own := append([]byte("bperf_thread"), 0)
+		_, _, failed := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(&own[0])), 0)
+		if failed != 0 {
+			t.Error(failed)
+		}
+		started <- syscall.Gettid()
+		for pause := (syscall.Timespec{Nsec: int64(time.Millisecond)}); ; {
+			select {
+			case <-ended:
+				return
+			default:
+				_ = syscall.Nanosleep(&pause, nil)
+			}
+		}
+	}()
+	tid = <-started
+	t.Cleanup(func() { close(ended) })
+	return tid, "bperf_thread"
 }
 
 // TestTopFunctions shows functions of the machine in two intervals, and those of this process.

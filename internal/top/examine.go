@@ -16,7 +16,7 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// ExamineProcess returns a description of a process (https://docs.kernel.org/filesystems/proc.html). It is an error if the process has
+// ExamineProcess returns a description of a process or thread (https://docs.kernel.org/filesystems/proc.html). It is an error if it has
 // ended.
 func ExamineProcess(id uint64) (string, error) {
 	if id == process.Elsewhere {
@@ -44,7 +44,7 @@ func examineProcess(proc string, pid int) (string, error) {
 	line("command", string(bytes.TrimSpace(bytes.ReplaceAll(command, []byte{0}, []byte{' '}))))
 	executable, _ := os.Readlink(dir + "/exe") // the link may be hidden
 	line("executable", executable)
-	for _, key := range []string{"State", "PPid", "Uid", "Threads", "VmRSS", "Cpus_allowed_list", "voluntary_ctxt_switches",
+	for _, key := range []string{"State", "Tgid", "PPid", "Uid", "Threads", "VmRSS", "Cpus_allowed_list", "voluntary_ctxt_switches",
 		"nonvoluntary_ctxt_switches"} {
 		line(key, strings.Join(strings.Fields(status.Field(key)), " "))
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/bperf/bperf/internal/procfs"
 )
 
-// Tasks observes processes or cgroups.
+// Tasks observes processes, threads or cgroups.
 type Tasks struct {
 	by       process.Key
 	names    func(process.Sum) (name string, there bool)
@@ -30,9 +30,9 @@ type Tasks struct {
 	at       time.Time
 }
 
-// OpenTasks starts to observe all processes or cgroups of the machine, and to count events.
+// OpenTasks starts to observe all processes, threads or cgroups of the machine, and to count events.
 func OpenTasks(by process.Key, list event.List) (*Tasks, error) {
-	t := &Tasks{by: by, names: processName, events: newEvents(list, "s")}
+	t := &Tasks{by: by, names: taskName, events: newEvents(list, "s")}
 	if by == process.ByCgroup {
 		t.names = cgroupName
 	}
@@ -71,15 +71,18 @@ func (t *Tasks) Close() error {
 	return t.counter.Close()
 }
 
-// Subject returns "processes" or "cgroups".
+// Subject returns "processes", "threads" or "cgroups".
 func (t *Tasks) Subject() string {
-	if t.by == process.ByCgroup {
+	switch t.by {
+	case process.ByCgroup:
 		return "cgroups"
+	case process.ByThread:
+		return "threads"
 	}
 	return "processes"
 }
 
-// Columns returns the columns of processes or cgroups.
+// Columns returns the columns of processes, threads or cgroups.
 func (t *Tasks) Columns() []Column { return taskColumns(t.by, t.events) }
 
 func taskColumns(by process.Key, e events) []Column {
@@ -88,7 +91,10 @@ func taskColumns(by process.Key, e events) []Column {
 		{"switches", "w", "switches/s", Amount, 10, 44},
 	}, e.columns(44)...)
 	id := Column{"pid", "i", "pid", Number, 7, 30}
-	if by == process.ByCgroup {
+	switch by {
+	case process.ByThread:
+		id = Column{"tid", "i", "tid", Number, 7, 30}
+	case process.ByCgroup:
 		id = Column{"id", "i", "id", Number, 9, 60 + columns[len(columns)-1].From - 44}
 	}
 	return append(columns, id, Column{"name", "n", "name", Word, 0, 0})
@@ -108,7 +114,7 @@ func (t *Tasks) read() (before map[uint64]process.Sum, err error) {
 	return before, nil
 }
 
-// Next returns what the processes or cgroups did since the last call. It forgets those that are gone and did nothing since.
+// Next returns what the processes, threads or cgroups did since the last call. It forgets those that are gone and did nothing since.
 func (t *Tasks) Next(context.Context) (*Reading, error) {
 	last, since := t.last, t.at
 	before, err := t.read()
@@ -181,7 +187,7 @@ func taskReading(grown []named, window time.Duration, by process.Key, e events) 
 		}
 		cells = append(cells, e.cells(readings, window.Seconds())...)
 		id := strconv.FormatUint(s.ID, 10)
-		if by == process.ByProcess && s.ID == process.Elsewhere {
+		if by != process.ByCgroup && s.ID == process.Elsewhere {
 			id = "-"
 		}
 		cells = append(cells, Cell{id, float64(s.ID)}, Cell{Text: s.name})
@@ -212,8 +218,8 @@ func (t taskTotal) text(grown []named, window time.Duration) string {
 	return text
 }
 
-// processName returns the present or last name of a process, and whether the process exists.
-func processName(s process.Sum) (string, bool) {
+// taskName returns the present or last name of a process or thread, and whether it exists.
+func taskName(s process.Sum) (string, bool) {
 	if s.ID == process.Elsewhere {
 		return "(processes of other PID namespaces)", true
 	}

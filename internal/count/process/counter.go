@@ -28,16 +28,17 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// Key selects whether there is a sum for each process or for each cgroup.
+// Key selects whether there is a sum for each process, each thread or each cgroup.
 type Key string
 
 // The keys.
 const (
 	ByProcess Key = "process"
+	ByThread  Key = "thread"
 	ByCgroup  Key = "cgroup" // of v2
 )
 
-// Elsewhere is the ID of the sum of all processes that are neither in this PID namespace nor in one below it.
+// Elsewhere is the ID of the sum of all processes, or threads, that are neither in this PID namespace nor in one below it.
 const Elsewhere = 1 << 32
 
 // MaxEvents is the maximum number of events, as in tasks.bpf.c.
@@ -67,7 +68,7 @@ const mostSums = 16384
 
 // Sum has the counts of a process or a cgroup since the counter was opened. A cgroup's counts do not include those of cgroups below it.
 type Sum struct {
-	ID       uint64              // process ID in this process's PID namespace, or Elsewhere; or the cgroup's ID
+	ID       uint64              // process or thread ID in this process's PID namespace, or Elsewhere; or the cgroup's ID
 	Comm     string              // of a process: its name when it last left a CPU
 	Time     time.Duration       // on a CPU
 	Switches uint64              // number of times that one of its tasks left a CPU
@@ -278,7 +279,8 @@ func (c *Counter) load(list event.List, by Key, o Options, most uint32) error {
 		spec.Variables[tasksVarSwitchEvents].Set(switches),
 		spec.Variables[tasksVarOffCpu].Set(o.OffCPU),
 		spec.Variables[tasksVarHasPrevState].Set(hasState),
-		spec.Variables[tasksVarByCgroup].Set(by == ByCgroup))
+		spec.Variables[tasksVarByCgroup].Set(by == ByCgroup),
+		spec.Variables[tasksVarByThread].Set(by == ByThread))
 	if err != nil {
 		return err
 	}

@@ -56,6 +56,7 @@ const (
 	tasksProgOnSwitch    = "on_switch"
 	tasksProgSetup       = "setup"
 	tasksVarByCgroup     = "by_cgroup"
+	tasksVarByThread     = "by_thread"
 	tasksVarHasPrevState = "has_prev_state"
 	tasksVarNrCpus       = "nr_cpus"
 	tasksVarNrEvents     = "nr_events"
@@ -127,6 +128,7 @@ type tasksMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type tasksVariableSpecs struct {
 	ByCgroup     *ebpf.VariableSpec `ebpf:"by_cgroup"`
+	ByThread     *ebpf.VariableSpec `ebpf:"by_thread"`
 	HasPrevState *ebpf.VariableSpec `ebpf:"has_prev_state"`
 	NrCpus       *ebpf.VariableSpec `ebpf:"nr_cpus"`
 	NrEvents     *ebpf.VariableSpec `ebpf:"nr_events"`
@@ -176,6 +178,7 @@ func (m *tasksMaps) Close() error {
 // It can be passed to loadTasksObjects or ebpf.CollectionSpec.LoadAndAssign.
 type tasksVariables struct {
 	ByCgroup     *ebpf.Variable `ebpf:"by_cgroup"`
+	ByThread     *ebpf.Variable `ebpf:"by_thread"`
 	HasPrevState *ebpf.Variable `ebpf:"has_prev_state"`
 	NrCpus       *ebpf.Variable `ebpf:"nr_cpus"`
 	NrEvents     *ebpf.Variable `ebpf:"nr_events"`
