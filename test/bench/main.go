@@ -44,6 +44,7 @@ func main() {
 	lost := flag.Duration("lost", 0, "profile a load of 5,000 stacks for this `duration`, and print what happened to the samples, instead of the bench")
 	programs := flag.Int("programs", 0, "measure listing so many BPF programs, which are loaded for it, in place of stat")
 	daemon := flag.Duration("serve", 0, "measure bperf serve for this `duration`, in place of stat")
+	unwind := flag.Duration("unwind", 0, "record user stacks without frame pointers for this `duration`, beside perf record --call-graph dwarf, in place of stat")
 	truth := flag.Duration("truth", 0, "profile programs with so much CPU `time`, whose shares are known, beside perf record, in place of stat")
 	flag.Parse()
 	if helper() {
@@ -61,6 +62,8 @@ func main() {
 		run = func() error { return b.lost(*lost) }
 	case *daemon > 0:
 		run = func() error { return b.serve(*daemon) }
+	case *unwind > 0:
+		run = func() error { return b.unwind(*unwind) }
 	case *truth > 0:
 		run = func() error { return b.truth(*truth) }
 	case *programs > 0:
