@@ -80,6 +80,13 @@ func runOn(cmd *cobra.Command, args, rest []string) error {
 	if f.several && fitsTable(cmd) {
 		return f.table(nodes)
 	}
+	if f.several && cmd.Name() == "top" {
+		all := newNodesTop(cmd.OutOrStdout(), nodes, value("sort"))
+		f.tops = make(map[*remote.Node]*nodeTop)
+		for i, n := range nodes {
+			f.tops[n] = all.nodes[i]
+		}
+	}
 	return f.run(nodes)
 }
 
@@ -173,7 +180,8 @@ type fleet struct {
 	several bool
 	lines   sync.Mutex // of what is printed
 
-	counts map[*remote.Node]*nodeCounts // for a table; nil for none
+	counts map[*remote.Node]*nodeCounts // for a table of stat; nil for none
+	tops   map[*remote.Node]*nodeTop    // for tables of top; nil for none
 }
 
 // table runs stat on nodes, and prints their counts in a table.
@@ -258,6 +266,9 @@ func (f *fleet) session(ctx context.Context, n *remote.Node, stop <-chan struct{
 		err = errors.Join(err, file.close())
 	}
 	messages.end()
+	if table := f.tops[n]; table != nil {
+		err = errors.Join(err, table.end(err, end.Status))
+	}
 	if err != nil {
 		if f.several {
 			fmt.Fprintf(messages, "Error: %v\n", err)
@@ -274,6 +285,9 @@ func (f *fleet) session(ctx context.Context, n *remote.Node, stop <-chan struct{
 func (f *fleet) output(n *remote.Node, messages *lineWriter) (io.Writer, *lazyFile) {
 	if f.counts != nil {
 		return f.counts[n], nil
+	}
+	if f.tops != nil {
+		return f.tops[n], nil
 	}
 	name := ""
 	if flag := f.cmd.Flags().Lookup("output"); flag != nil {

@@ -161,6 +161,18 @@ func TestOn(t *testing.T) {
 		!strings.HasPrefix(lines[3], name+"2 ") || !strings.HasPrefix(lines[4], "total ") {
 		t.Errorf("a table of two nodes: status %d\n%s", got.status, got.stderr)
 	}
+	got = run(t, bperf("top", "--by", "process", "-n", "2", "-d", "0.1", "--on", node+","+node+"2,unix:/nosuch"))
+	tables := strings.Split(got.stdout, "\n\n")
+	if got.status != 1 || len(tables) != 2 || !strings.Contains(got.stderr, "/nosuch: Error: ") {
+		t.Errorf("tables of two nodes, and one that is not there: status %d\n%s\n%s", got.status, got.stdout, got.stderr)
+	}
+	for _, table := range tables {
+		for _, want := range []string{"\n" + name + "2: ", "\nnode ", "\n" + name + " ", "\n" + name + "2 ", "\n/nosuch: "} {
+			if !strings.Contains("\n"+table, want) {
+				t.Errorf("%q is missing in\n%s", want, table)
+			}
+		}
+	}
 	if err := d.stop(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
