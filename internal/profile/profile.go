@@ -260,7 +260,8 @@ func (p *Profile) Label(l Labels) LabelsID {
 // Labels returns all sets of labels by their number.
 func (p *Profile) Labels() []Labels { return p.labels.All() }
 
-// Samples returns all samples, in the order in which the first of each was added. The slice belongs to the profile.
+// Samples returns all samples, in the order in which the first of each was added. With the key Time, equal samples can be several. The slice
+// belongs to the profile.
 func (p *Profile) Samples() []Sample { return p.samples.all }
 
 // Add adds a sample, or several equal ones as one with a count, to the profile and to the sums of its event.

@@ -50,11 +50,14 @@ func (p *Profile) Instructions(s *Sample) iter.Seq[[]FrameID] {
 	}
 }
 
-// samples stores equal samples once, with the sums of Count and Value.
+// samples stores equal samples once, with the sums of Count and Value, unless append added them.
 type samples struct {
 	all   []Sample
-	slots []uint32 // hash table with linear probing; its size is a power of two; 1 + the position in all, 0 is free
+	slots []uint32 // hash table with linear probing; its size is a power of two; 1 + the position in all, 0 is free; empty after append
 }
+
+// append adds a sample as it is. add must not be called afterwards.
+func (s *samples) append(sample Sample) { s.all = append(s.all, sample) }
 
 func (s *samples) add(sample Sample) {
 	if 4*len(s.all) >= 3*len(s.slots) {

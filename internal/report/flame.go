@@ -16,8 +16,11 @@ type flame struct {
 	base  uint64 // in the profile to compare with
 	calls []*flame
 
-	byName map[flameName]*flame
+	byName map[flameName]*flame // calls, once they are many
 }
+
+// manyCalls is the number of calls from which on a map finds one sooner than comparing names.
+const manyCalls = 12
 
 type flameName struct{ name, class string }
 
@@ -107,71 +110,94 @@ type grower struct {
 	root     *flame
 	p        *profile.Profile
 	labels   labelFrames
-	labelled map[profile.LabelsID]*flame
-	stacks   map[stackOn]*flame
+	labelled []*labelled // by LabelsID; nil for those not seen yet
+	byFrame  map[*flame]*labelled
+	titles   []string // of frames, by FrameID; "" for those not seen yet
 }
 
-// stackOn is a stack on the frames of labels.
-type stackOn struct {
-	labels *flame
-	stack  profile.StackID
+// labelled is the frame of labels, and those of the stacks on it.
+type labelled struct {
+	on     *flame
+	stacks []*[stacksPage]*flame // by StackID, in pages; nil for those not seen yet
 }
+
+// stacksPage is the number of stacks of a page.
+const stacksPage = 256
 
 func newGrower(root *flame, p *profile.Profile, o *Options) *grower {
-	return &grower{root, p, newLabelFrames(o), map[profile.LabelsID]*flame{}, map[stackOn]*flame{}}
+	return &grower{root: root, p: p, labels: newLabelFrames(o), labelled: make([]*labelled, len(p.Labels())), byFrame: map[*flame]*labelled{},
+		titles: make([]string, len(p.Frames()))}
 }
 
 // leaf returns the frame in which a sample ends. It adds missing frames on the way there.
 func (g *grower) leaf(s *profile.Sample) *flame {
-	on := g.labelled[s.Labels]
-	if on == nil {
-		on = g.root
-		for _, l := range g.labels.of(g.p, s) {
-			on = on.call(l.name, l.class)
+	l := g.labelled[s.Labels]
+	if l == nil {
+		on := g.root
+		for _, f := range g.labels.of(g.p, s) {
+			on = on.call(f.name, f.class)
 		}
-		g.labelled[s.Labels] = on
+		if l = g.byFrame[on]; l == nil {
+			l = &labelled{on, make([]*[stacksPage]*flame, len(g.p.Stacks.All())/stacksPage+1)}
+			g.byFrame[on] = l
+		}
+		g.labelled[s.Labels] = l
 	}
 	if s.Stack == 0 && s.Leaf != 0 {
-		return g.called(on, s.Leaf)
+		return g.called(l.on, s.Leaf)
 	}
-	return g.stack(on, s.Stack)
+	return g.stack(l, s.Stack)
 }
 
-func (g *grower) stack(on *flame, id profile.StackID) *flame {
+func (g *grower) stack(l *labelled, id profile.StackID) *flame {
 	if id == 0 {
-		return on
+		return l.on
 	}
-	if f := g.stacks[stackOn{on, id}]; f != nil {
-		return f
+	page := &l.stacks[id/stacksPage]
+	if *page == nil {
+		*page = new([stacksPage]*flame)
 	}
-	stack := g.p.Stacks.At(id)
-	f := g.called(g.stack(on, stack.Caller), stack.Frame)
-	g.stacks[stackOn{on, id}] = f
-	return f
+	known := &(*page)[id%stacksPage]
+	if *known == nil {
+		stack := g.p.Stacks.At(id)
+		*known = g.called(g.stack(l, stack.Caller), stack.Frame)
+	}
+	return *known
 }
 
 // called returns the frame of a function that caller called.
 func (g *grower) called(caller *flame, id profile.FrameID) *flame {
-	f := g.p.Frames()[id]
-	name := frameTitle(g.p, id)
-	if program := g.p.Programs.At(g.p.Functions.At(f.Function).Program); program.ID != 0 {
-		name = fmt.Sprintf("%s (program %d)", name, program.ID)
+	f := &g.p.Frames()[id]
+	title := &g.titles[id]
+	if *title == "" {
+		*title = frameTitle(g.p, id)
+		if program := g.p.Programs.At(g.p.Functions.At(f.Function).Program); program.ID != 0 {
+			*title = fmt.Sprintf("%s (program %d)", *title, program.ID)
+		}
 	}
-	return caller.call(name, flameClass(&f))
+	return caller.call(*title, flameClass(f))
 }
 
 func (f *flame) call(name, class string) *flame {
-	key := flameName{name, class}
-	called := f.byName[key]
-	if called != nil {
+	if f.byName == nil {
+		for _, c := range f.calls {
+			if c.name == name && c.class == class {
+				return c
+			}
+		}
+	} else if called := f.byName[flameName{name, class}]; called != nil {
 		return called
 	}
-	if f.byName == nil {
-		f.byName = map[flameName]*flame{}
-	}
-	called = &flame{name: name, class: class}
-	f.byName[key] = called
+	called := &flame{name: name, class: class}
 	f.calls = append(f.calls, called)
+	if f.byName != nil {
+		f.byName[flameName{name, class}] = called
+	} else if len(f.calls) > manyCalls {
+		f.byName = map[flameName]*flame{}
+		for _, c := range f.calls {
+			f.byName[flameName{c.name, c.class}] = c
+		}
+	}
 	return called
 }
 

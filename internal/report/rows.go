@@ -71,13 +71,15 @@ func tableOf(p *profile.Profile, o *Options, columns []*column, events []int) *t
 	for position, event := range events {
 		var chosen []int
 		sums := &t.totals[position]
-		for i, s := range p.Samples() {
-			if int(s.Event) != event || o.hidden(p, &s) {
+		samples := p.Samples()
+		for i := range samples {
+			s := &samples[i]
+			if int(s.Event) != event || o.hidden(p, s) {
 				continue
 			}
-			sums.add(&s)
-			if wanted(&s) {
-				sums.leave(&s)
+			sums.add(s)
+			if wanted(s) {
+				sums.leave(s)
 				chosen = append(chosen, i)
 			}
 		}
