@@ -246,7 +246,7 @@ func TestTopKeys(t *testing.T) {
 		{keys: "r", chosen: 8, order: top.Order{Column: 1}},
 		{keys: "s", chosen: 100000, order: top.Order{Column: 2}},
 		{keys: "t", chosen: 9, order: top.Order{Column: 4}},
-		{keys: "n", chosen: 100000, order: top.Order{Column: 5}},
+		{keys: "n", chosen: 100000, order: top.Order{Column: 6}},
 		{keys: "<down>i", chosen: 100000, order: top.Order{Column: 3}}, // the selected row stays selected
 		{keys: "<space>", chosen: 8, paused: true},
 		{keys: "<space><space>", chosen: 8},
