@@ -245,33 +245,38 @@ func offValue(f *pflag.Flag) string {
 	return "false"
 }
 
-// mainFlags returns the arguments from the subcommand on. It reads the flags that perf knows before it. A directory of build IDs becomes a
-// flag of the subcommand.
-func mainFlags(args []string) ([]string, error) {
+// mainFlags returns the arguments from the subcommand on, and whether long output may go through a pager. It reads the flags that perf knows
+// before the subcommand. A directory of build IDs becomes a flag of the subcommand.
+func mainFlags(args []string) (rest []string, paginates bool, err error) {
 	var moved []string
+	paginates = true
 	for len(args) > 0 {
 		name, value, hasValue := strings.Cut(args[0], "=")
 		if (name == "--debug" || name == "--"+buildIDDir) && !hasValue {
 			if len(args) == 1 {
-				return nil, badOptionf("%s needs a value", name)
+				return nil, false, badOptionf("%s needs a value", name)
 			}
 			value, args = args[1], args[1:]
 		}
 		switch name {
-		case "--no-pager", "--paginate", "-p", "--debug": // bperf starts no pager, and has no messages for its own developers
+		case "--no-pager":
+			paginates = false
+		case "--paginate", "-p": // what no pager shows is not for one
+			paginates = true
+		case "--debug": // bperf has no messages for its own developers
 		case "--" + buildIDDir:
 			moved = []string{"--" + buildIDDir + "=" + value}
 		case "--version", "-v":
 			args[0] = "version"
-			return args, nil
+			return args, paginates, nil
 		case "-vv":
-			return slices.Concat([]string{"version", "--build-options"}, args[1:]), nil
+			return slices.Concat([]string{"version", "--build-options"}, args[1:]), paginates, nil
 		default:
-			return slices.Concat(args[:1], moved, args[1:]), nil
+			return slices.Concat(args[:1], moved, args[1:]), paginates, nil
 		}
 		args = args[1:]
 	}
-	return nil, nil
+	return nil, paginates, nil
 }
 
 // percentFlag is a flag for a percentage, with or without a percent sign.

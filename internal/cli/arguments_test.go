@@ -76,13 +76,13 @@ func TestMainFlags(t *testing.T) {
 		{"--help", "--help"},
 		{"stat -v", "stat -v"},
 	} {
-		got, err := mainFlags(strings.Fields(tt.args))
-		if err != nil || !slices.Equal(got, strings.Fields(tt.want)) {
-			t.Errorf("%q: %q, %v", tt.args, got, err)
+		got, paginates, err := mainFlags(strings.Fields(tt.args))
+		if err != nil || !slices.Equal(got, strings.Fields(tt.want)) || paginates == strings.Contains(tt.args, "--no-pager") {
+			t.Errorf("%q: %q, with a pager: %v, %v", tt.args, got, paginates, err)
 		}
 	}
 	for _, args := range []string{"--debug", "--no-pager --buildid-dir"} {
-		if got, err := mainFlags(strings.Fields(args)); err == nil {
+		if got, _, err := mainFlags(strings.Fields(args)); err == nil {
 			t.Errorf("%q: %q", args, got)
 		}
 	}

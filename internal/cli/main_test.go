@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("PERF_CONFIG", os.DevNull); err != nil { // ignore the configuration of the user who runs the tests
 		panic(err)
 	}
+	if err := os.Setenv("PERF_PAGER", ""); err != nil { // no pager waits for keys
+		panic(err)
+	}
 	for _, name := range []string{compatVariable, "DEBUGINFOD_URLS"} { // tests contact no server that they did not start
 		if err := os.Unsetenv(name); err != nil {
 			panic(err)

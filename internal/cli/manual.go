@@ -117,12 +117,15 @@ func environment() []fact {
 		{"HOME", "The directory of ~ in FILES.", everywhere},
 		{"HTTP_PROXY, HTTPS_PROXY, NO_PROXY", "Proxies for requests, as in curl(1).", debuginfod.or(commands("serve"))},
 		{"LD_LIBRARY_PATH", "Where to look for a shared library that a program of --prog attaches to.", withFlag("prog")},
+		{"LESS", "Options of less(1), the default pager (default FRSX).", pagedCommands},
 		{"NO_COLOR", "If it is not empty, bperf prints no colours.", commands("stat", "stat record", "stat report", "top")},
 		{"PATH", "Where to look for the COMMAND.", runsCommand},
+		{"PERF_PAGER, PAGER", "The shell command that shows long output on a terminal, as the user who runs bperf: the first that is set (default less). " +
+			"Empty or cat: none; so does bperf --no-pager.", pagedCommands},
 		{"PERF_CONFIG", "The only file of perf's configuration to read.", readsConfig},
 		{event.CPUVariable, "The CPU whose events are known, in place of this machine's, such as GenuineIntel-6-8E-A.", vendor},
 		{"SUDO_UID, DOAS_USER, PKEXEC_UID", "On whose behalf root runs bperf: --http opens no browser of root's.", withFlag("http")},
-		{"TERM", "\"dumb\" makes bperf print tables instead of a screen.", commands("top", "report")},
+		{"TERM", "\"dumb\" makes bperf print tables instead of a screen, and start no pager.", pagedCommands.or(commands("top"))},
 		{"XDG_RUNTIME_DIR", "The directory for the file that leads a browser to --http.", withFlag("http")},
 		{"XDG_CACHE_HOME", "The directory for caches (default ~/.cache).", vendor.or(readsSymbols)},
 	}

@@ -18,6 +18,10 @@ import (
 func Main(args []string) int {
 	out := &standardOutput{file: os.Stdout}
 	err := execute(filepath.Base(args[0]), args[1:], out)
+	if out.pager != nil {
+		out.pager.end()
+		err = ended(err)
+	}
 	if err == nil {
 		err = ended(out.err)
 	}
@@ -34,12 +38,15 @@ func Main(args []string) int {
 
 // execute runs the subcommand. Its output goes to out.
 func execute(name string, args []string, out io.Writer) error {
-	args, err := mainFlags(args)
+	args, paginates, err := mainFlags(args)
 	if err != nil {
 		return err
 	}
 	root := newRootCommand(name, args)
 	root.SetOut(out)
+	if o, ok := out.(*standardOutput); ok && paginates {
+		o.isPaged = func() bool { return isPaged(root, args) }
+	}
 	topic := args
 	if len(args) > 1 && args[0] == "help" {
 		topic = args[1:]
@@ -59,14 +66,27 @@ func execute(name string, args []string, out io.Writer) error {
 	return failure(cmd, err)
 }
 
-// standardOutput keeps the first write error, because cobra and other callers drop it.
+// standardOutput keeps the first write error, because cobra and other callers drop it. It starts the user's pager when the first text for it
+// goes to a terminal.
 type standardOutput struct {
-	file *os.File
-	err  error
+	file    *os.File
+	err     error
+	isPaged func() bool // nil after the first text, and without a pager
+	pager   *pager      // nil for none
 }
 
 func (o *standardOutput) Write(p []byte) (int, error) {
-	n, err := o.file.Write(p)
+	if o.isPaged != nil && len(p) > 0 {
+		if onTerminal(o.file) && o.isPaged() {
+			o.pager = startPager(o.file)
+		}
+		o.isPaged = nil
+	}
+	to := io.Writer(o.file)
+	if o.pager != nil {
+		to = o.pager.input
+	}
+	n, err := to.Write(p)
 	if o.err == nil {
 		o.err = err
 	}

@@ -139,7 +139,9 @@ func TestTopScreen(t *testing.T) {
 		return b.String(), err
 	}
 	past := shown
-	past.past = func(id uint64) []string { return []string{fmt.Sprint("runs/s  ▂▃▅▇█  at most ", id), "cpu %   ▂▃▅▇█  at most 8"} }
+	past.past = func(id uint64) []string {
+		return []string{fmt.Sprint("runs/s  ▂▃▅▇█  at most ", id), "cpu %   ▂▃▅▇█  at most 8"}
+	}
 	next, _ := press(past, "<enter>").Update(topRead{reading: past.shown})
 	for name, s := range map[string]topScreen{
 		"wide":              wide,
