@@ -261,12 +261,14 @@ func (m *mergedTable) sortBy(name string) {
 		switch {
 		case hasText(title):
 			return cmp.Compare(x, y)
-		case title == "id" || title == "pid":
+		case isID(title):
 			return cmp.Compare(amount(x), amount(y))
 		}
 		return cmp.Compare(amount(y), amount(x))
 	})
 }
+
+func isID(title string) bool { return title == "id" || title == "pid" || title == "tid" }
 
 // isColumn reports whether the column with a title is the one that --sort names so.
 func isColumn(title, name string) bool {
@@ -276,7 +278,7 @@ func isColumn(title, name string) bool {
 	case "total":
 		name = "all"
 	case "id":
-		return title == "id" || title == "pid"
+		return isID(title)
 	}
 	return title == name || strings.HasPrefix(title, name+" ") || strings.HasPrefix(title, name+"/")
 }
