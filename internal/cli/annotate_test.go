@@ -54,7 +54,7 @@ func TestAnnotateRefuses(t *testing.T) {
 		{[]string{"--percent-limit", "101"}, 129, "from 0 to 100"},
 		{[]string{"-M", "nasm"}, 129, "-M nasm: the styles are att and intel"},
 		{[]string{"-s", "f", "g"}, 129, "the symbol is given twice"},
-		{[]string{"f", "g"}, statusFailed, "accepts at most 1 arg"},
+		{[]string{"f", "g"}, statusFailed, "takes only one argument"},
 		{[]string{"-i", empty + "-not"}, statusFailed, "make a recording with bperf record"},
 		{[]string{"-i", empty}, statusFailed, "0 bytes"},
 		{[]string{"-i", filepath.Join(recordings, "callchain.data"), "--time", "noon"}, 129, "is not a time"},

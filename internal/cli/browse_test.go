@@ -140,24 +140,26 @@ var functionSamples = regexp.MustCompile(`: (\d+) samples, ([0-9.]+) % of the se
 func reportedFunctions(t *testing.T, args ...string) map[string][]string {
 	t.Helper()
 	got := run(t, bperf(args...))
-	var object struct {
-		Tables []struct {
-			Events []struct{ Name string }
-			Rows   []struct {
-				Keys   map[string]string
-				Values []struct {
-					Samples  uint64
-					Self     float64 `json:"self_percent"`
-					Children float64 `json:"children_percent"`
+	var document struct {
+		Data struct {
+			Tables []struct {
+				Events []struct{ Name string }
+				Rows   []struct {
+					Keys   map[string]string
+					Values []struct {
+						Samples  uint64
+						Self     float64 `json:"self_percent"`
+						Children float64 `json:"children_percent"`
+					}
 				}
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(got.stdout), &object); got.status != 0 || err != nil {
+	if err := json.Unmarshal([]byte(got.stdout), &document); got.status != 0 || err != nil {
 		t.Fatalf("%q: %v, %+v", args, err, got)
 	}
 	tables := map[string][]string{}
-	for _, table := range object.Tables {
+	for _, table := range document.Data.Tables {
 		var rows []string
 		for _, r := range table.Rows {
 			v := r.Values[0]
