@@ -335,7 +335,9 @@ func progressLine(p sample.Progress) string {
 func (o *profileOptions) conclude(w io.Writer, r *sample.Result) {
 	if !o.quiet {
 		printLosses(w, r.Stats)
-		printInterpreted(w, r.Profile)
+		if r.Profile != nil { // intervals have profiles of their own
+			printInterpreted(w, r.Profile)
+		}
 		fmt.Fprintln(w, r.Totals)
 	}
 	if o.verbose {

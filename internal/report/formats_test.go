@@ -102,7 +102,9 @@ var textFormats = []struct {
 	{"table.csv", WriteCSV},
 	{"report.json", func(w io.Writer, p *profile.Profile, o *Options) error {
 		data, err := NewJSON(p, o)
-		return errors.Join(err, printable.JSONEncoder(w).Encode(data))
+		e := printable.JSONEncoder(w)
+		e.SetIndent("", "  ")
+		return errors.Join(err, e.Encode(data))
 	}},
 	{"stacks.folded", WriteFolded},
 	{"flame.svg", func(w io.Writer, p *profile.Profile, o *Options) error { return WriteFlameGraph(w, p, nil, o) }},
