@@ -188,11 +188,11 @@ func TestTop(t *testing.T) {
 // TestTopBy shows this process, and its cgroup.
 func TestTopBy(t *testing.T) {
 	require.Root(t)
-	comm, err := os.ReadFile("/proc/self/comm")
+	busy, name := busyThread(t)
+	comm, err := os.ReadFile("/proc/self/comm") // that thread's name if it is the first one
 	if err != nil {
 		t.Fatal(err)
 	}
-	busy, name := busyThread(t)
 	const number = `(\d+\.\d\d?|\d+)[kMG]?`
 	for what, row := range map[string]string{
 		"process": fmt.Sprintf(` *\d+\.\d{3} +%s +%s +%s +%d  %s\n`, number, number, number, os.Getpid(), regexp.QuoteMeta(strings.TrimSpace(string(comm)))),

@@ -103,7 +103,7 @@ var textFormats = []struct {
 	{"report.json", func(w io.Writer, p *profile.Profile, o *Options) error {
 		data, err := NewJSON(p, o)
 		e := printable.JSONEncoder(w)
-		e.SetIndent("", "  ")
+		e.SetIndent("", " ")
 		return errors.Join(err, e.Encode(data))
 	}},
 	{"stacks.folded", WriteFolded},
