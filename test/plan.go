@@ -53,8 +53,9 @@ var lockdownPackages = []string{"./internal/kernel", "./internal/sample", "./int
 
 const lockdownTests = "^(TestLockdown|TestTargets|TestNoFramePointers|TestOffCPUCgroup|TestTopBy|TestStatFollow|TestSharedTruth)$"
 
-// racePackages are tested with the race detector, except for raceSkips: tests that compare what is printed with what perf prints, and tests
-// that only repeat others of the same package, on more recordings or for longer. Of the packages in raceRuns, only tests that match run: of
+// racePackages are tested with the race detector, except for raceSkips: tests that compare what is printed with what perf prints, tests that
+// compare samples of a load with its own times, which the detector changes, and tests that only repeat others of the same package, on more
+// recordings or for longer. Of the packages in raceRuns, only tests that match run: of
 // the command line, those of commands in which several goroutines work.
 var racePackages = []string{"./internal/...", "./perfdata/..."}
 
@@ -64,7 +65,7 @@ var raceRuns = map[string]*regexp.Regexp{
 }
 
 var raceSkips = regexp.MustCompile("(BesidePerf|LikePerf|AsPerf|AsPerfDoes|OfPackagedPerf)$|" +
-	"^Test(BothWays|CommandLines|Truth|MiniDebugInfoBounds|PprofHasTheCode)$")
+	"^Test(BothWays|CommandLines|Functions|Truth|MiniDebugInfoBounds|PprofHasTheCode)$")
 
 // underRace reports whether the step race runs a test of a package, which is given by its path in the module.
 func underRace(pkg, test string) bool {
