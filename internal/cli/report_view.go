@@ -273,7 +273,7 @@ func (l *reportLayout) titles() string {
 			line += strings.Repeat(" ", columnSpace)
 		}
 		c := l.table.Columns[i]
-		title := cutMiddle(strings.TrimSpace(c.Title), l.widths[at])
+		title := printable.Middle(strings.TrimSpace(c.Title), l.widths[at])
 		if c.Right {
 			title = strings.Repeat(" ", max(0, l.widths[at]-displaywidth.String(title))) + title
 		}
@@ -302,7 +302,7 @@ func (l *reportLayout) line(n *reportNode) string {
 		}
 		cell := cells[i]
 		if !l.table.Columns[i].Fixed {
-			cell = cutMiddle(strings.TrimRight(cell, " "), l.widths[at])
+			cell = printable.Middle(strings.TrimRight(cell, " "), l.widths[at])
 		}
 		line += padded(cell, l.widths[at])
 	}
@@ -321,7 +321,7 @@ func (l *reportLayout) functionLine(n *reportNode, mark string) string {
 	}
 	name := n.function.Name
 	if l.width > 0 {
-		name = cutMiddle(name, max(1, l.width-displaywidth.String(line)))
+		name = printable.Middle(name, max(1, l.width-displaywidth.String(line)))
 	}
 	return l.limit(line + name)
 }

@@ -14,8 +14,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/term"
 	"github.com/clipperhouse/displaywidth"
-
-	"github.com/bperf/bperf/internal/printable"
 )
 
 // These are styles of ECMA-48.
@@ -147,9 +145,6 @@ func terminalWidth(file any) int {
 	}
 	return width
 }
-
-// cutMiddle is printable.Middle.
-func cutMiddle(name string, width int) string { return printable.Middle(name, width) }
 
 // padded appends blanks to a text up to the width.
 func padded(text string, width int) string {

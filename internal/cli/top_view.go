@@ -209,7 +209,7 @@ func (s topScreen) join(text func(i int) string) string {
 		field := text(i)
 		switch {
 		case c.Kind == top.Word:
-			field = cutMiddle(field, width)
+			field = printable.Middle(field, width)
 		case utf8.RuneCountInString(field) > width:
 			field = cut(field, width)
 		}

@@ -18,20 +18,17 @@ const (
 // past is what a program did in the last intervals.
 type past struct {
 	runs, cpus []float64 // per second, and the number of CPUs that it kept busy; the latest last
-	window     time.Duration
 	windows    []time.Duration
 	stats      bpfprog.Stats // since it was loaded
 }
 
 func (p *past) add(o *bpfprog.Observed, window time.Duration) {
 	if len(p.runs) == pastLength {
-		p.window -= p.windows[0]
 		p.runs, p.cpus, p.windows = p.runs[1:], p.cpus[1:], p.windows[1:]
 	}
 	p.runs = append(p.runs, float64(o.Use.Runs)/window.Seconds())
 	p.cpus = append(p.cpus, o.Use.CPUs)
 	p.windows = append(p.windows, window)
-	p.window += window
 	p.stats = o.Stats
 }
 
@@ -56,6 +53,10 @@ func (p *Programs) Past(id uint64) []string {
 	if past == nil || len(past.runs) == 0 {
 		return nil
 	}
+	window := time.Duration(0)
+	for _, w := range past.windows {
+		window += w
+	}
 	graph := func(title string, values []float64, text func(float64) string) string {
 		return fmt.Sprintf("%-7s%s  at most %s", title, bars(merged(values, graphLength)), text(slices.Max(values)))
 	}
@@ -63,7 +64,7 @@ func (p *Programs) Past(id uint64) []string {
 		graph("runs/s", past.runs, func(v float64) string { return fmt.Sprintf("%.1f", v) }),
 		graph("cpu %", past.cpus, percent),
 		fmt.Sprintf("These are the last %v. Since it was loaded, %d runs in %v were counted.",
-			past.window.Round(time.Second), past.stats.Runs, past.stats.RunTime),
+			window.Round(time.Second), past.stats.Runs, past.stats.RunTime),
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -52,7 +51,7 @@ func (c *Config) Check() error {
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http":
 		return fmt.Errorf("url: the scheme must be https, not %q", printable.Text(u.Scheme))
-	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !tlsfiles.IsLoopback(u.Hostname()):
 		return errors.New("url: http:// is for loopback addresses only: use https://")
 	case u.Scheme == "http" && c.TokenFile != "":
 		return errors.New("url: a token is sent by https:// only")
@@ -60,11 +59,6 @@ func (c *Config) Check() error {
 		return fmt.Errorf("every: %v is not from 1s to 1h", c.Every)
 	}
 	return nil
-}
-
-func isLoopback(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
 // Stats are the numbers of a Client.
@@ -260,7 +254,7 @@ func (c *Client) client(u *url.URL) (*http.Client, error) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	if u.Scheme == "https" {
 		files := tlsfiles.Client{CA: c.config.CA, ServerName: c.config.ServerName}
-		if files.ServerName == "" && isLoopback(u.Hostname()) {
+		if files.ServerName == "" && tlsfiles.IsLoopback(u.Hostname()) {
 			name, err := os.Hostname()
 			if err != nil {
 				return nil, fmt.Errorf("find the name in the kubelet's certificate: %w", err)

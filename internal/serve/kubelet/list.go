@@ -49,7 +49,7 @@ type containerStatus struct {
 	ContainerID string `json:"containerID"` // RUNTIME://ID; "" until the container exists
 }
 
-// decode reads a PodList (core/v1) of at most so many bytes. It holds one pod in memory at a time.
+// decode reads a PodList (core/v1). It fails if the list has more than most bytes. It holds one pod in memory at a time.
 func decode(r io.Reader, most int64) (list, error) {
 	limited := &io.LimitedReader{R: r, N: most}
 	l, err := decodeList(json.NewDecoder(limited))

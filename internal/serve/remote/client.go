@@ -10,12 +10,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/bperf/bperf/internal/printable"
+	"github.com/bperf/bperf/internal/serve/tlsfiles"
 )
 
 // Node is a node that runs bperf serve.
@@ -45,7 +45,7 @@ func ParseNode(address string) (*Node, error) {
 	if err != nil || u.Host == "" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("a node is https://HOST:PORT, HOST:PORT, http://127.0.0.1:PORT or unix:PATH") // the address may have a password
 	}
-	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+	if u.Scheme == "http" && !tlsfiles.IsLoopback(u.Hostname()) {
 		return nil, fmt.Errorf("%s: http:// is for loopback addresses only: use https://", u.Redacted())
 	}
 	if u.Scheme != "http" && u.Scheme != "https" {
@@ -60,11 +60,6 @@ func ParseNode(address string) (*Node, error) {
 		name = u.Hostname()
 	}
 	return &Node{Name: name, url: u}, nil
-}
-
-func isLoopback(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
 // Limits of a client.

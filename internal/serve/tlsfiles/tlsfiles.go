@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/bperf/bperf/internal/userfile"
 )
@@ -71,4 +72,10 @@ func Authorities(path string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("certificate authorities: %s has no certificate in PEM format", path)
 	}
 	return pool, nil
+}
+
+// IsLoopback reports whether the host of a URL is this machine, so that no other sees what is sent to it without TLS.
+func IsLoopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
 }
