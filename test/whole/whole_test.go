@@ -35,3 +35,24 @@ func TestMake(t *testing.T) {
 		t.Errorf("%v (%v), want b and c", left, err)
 	}
 }
+
+func TestMakeTwice(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	fill := func(content string) func(dir string) (string, error) {
+		return func(dir string) (string, error) {
+			return dir, os.WriteFile(filepath.Join(dir, "file"), []byte(content), 0o644)
+		}
+	}
+	err := Make(path, func(dir string) (string, error) { // another process is faster
+		if err := Make(path, fill("first")); err != nil {
+			return "", err
+		}
+		return fill("second")(dir)
+	})
+	if b, _ := os.ReadFile(filepath.Join(path, "file")); err != nil || string(b) != "first" {
+		t.Errorf("%q, %v; want the first", b, err)
+	}
+	if err := Make(path, fill("third")); err == nil {
+		t.Error("a directory that was there from the start was taken for the one to make")
+	}
+}
