@@ -30,6 +30,7 @@ const (
 	progShowSchema  schema = "bperf.prog-show/1"
 	progStatsSchema schema = "bperf.prog-stats/1"
 	progWatchSchema schema = "bperf.prog-watch/1"
+	topSchema       schema = "bperf.top/1"
 )
 
 // envelope is what bperf's own JSON is in. Where perf has a JSON format, bperf prints that one, without an envelope.

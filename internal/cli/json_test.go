@@ -95,6 +95,7 @@ var jsonDocs = []jsonDoc{
 	{"prog show --json", "bperf.prog-show/1", "cli", "progShowJSON", "A document. `data` is an array of objects, one for each program:"},
 	{"prog stats --json", "bperf.prog-stats/1", "cli", "statsJSON", "A line for each program in each interval. `time` is the end of the interval, `data` an object:"},
 	{"prog watch --json", "bperf.prog-watch/1", "bpfprog", "Change", "A line for each change. `time` is when it happened, `data` an object:"},
+	{"top --json", "bperf.top/1", "cli", "topJSON", "A line for each interval. `time` is its end, `data` an object:"},
 	{"report --json, profile --json", "bperf.profile/1", "report", "JSON",
 		"A document; with `profile -I`, a line for each interval, and `time` is its end. `--format json` is the same. `data` is an object:"},
 	{"diff --json", "bperf.diff/1", "report", "DiffJSON", "A document. `data` is an object:"},

@@ -80,7 +80,8 @@ func runOn(cmd *cobra.Command, args, rest []string) error {
 	if f.several && fitsTable(cmd) {
 		return f.table(nodes)
 	}
-	if f.several && cmd.Name() == "top" {
+	if f.several && cmd.Name() == "top" && value("json") == "false" {
+		f.request.Args = append([]string{"--json"}, f.request.Args...)
 		all := newNodesTop(cmd.OutOrStdout(), nodes, value("sort"))
 		f.tops = make(map[*remote.Node]*nodeTop)
 		for i, n := range nodes {

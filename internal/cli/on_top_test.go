@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,23 +15,28 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// functionsTable returns what bperf top prints for functions, from "share object name" each.
-func functionsTable(first bool, rows ...string) string {
-	columns := []top.Column{{Title: "now %"}, {Title: "", Kind: top.Trend}, {Title: "samples"}, {Title: "object", Kind: top.Word}, {Title: "name", Kind: top.Word}}
+// functionsLine returns what bperf top --json prints for functions, from "share|object|name" each.
+func functionsLine(t testing.TB, rows ...string) string {
+	columns := []top.Column{{Name: "share", Title: "now %"}, {Kind: top.Trend}, {Name: "samples", Title: "samples"}, {Name: "object", Title: "object", Kind: top.Word},
+		{Name: "name", Title: "name", Kind: top.Word}}
 	r := &top.Reading{Total: "12 samples", Cost: "bperf takes 1 %"}
 	for i, row := range rows {
-		var share float64
-		var text, object, name string
 		f := strings.SplitN(row, "|", 3)
-		text, object, name = f[0], f[1], f[2]
-		fmt.Sscan(text, &share)
-		r.Rows = append(r.Rows, top.Row{ID: uint64(i), Cells: []top.Cell{{Text: text, Value: share}, {}, {Text: "7"}, {Text: object}, {Text: name}}})
+		share, err := strconv.ParseFloat(f[0], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Rows = append(r.Rows, top.Row{ID: uint64(i), Cells: []top.Cell{{Text: f[0], Value: share}, {}, {Text: "7", Value: 7}, {Text: f[1]}, {Text: f[2]}}})
 	}
+	return topLine(t, "functions", columns, r)
+}
+
+func topLine(t testing.TB, subject string, columns []top.Column, r *top.Reading) string {
+	t.Helper()
 	var b bytes.Buffer
-	if !first {
-		b.WriteByte('\n')
+	if err := writeTopJSON(&b, subject, columns, r, top.Order{}); err != nil {
+		t.Fatal(err)
 	}
-	writeTop(&b, columns, r, top.Order{})
 	return b.String()
 }
 
@@ -63,15 +70,12 @@ func rowsOf(out string) (rows []string) {
 func TestNodesTop(t *testing.T) {
 	all, out := startNodesTop(t, "")
 	a, b, c := all.nodes[0], all.nodes[1], all.nodes[2]
-	a.send(t, functionsTable(true, "40.0|app|main", "9.0||a  b"))
-	b.send(t, functionsTable(true, "60.0|[kernel]  x|überall", "10.0|app|x\x1b[2J"))
-	c.send(t, functionsTable(true))
-	for _, n := range all.nodes {
-		if out.Len() > 0 {
-			t.Fatalf("a table was printed before those of all nodes were complete:\n%s", out)
-		}
-		n.send(t, functionsTable(false, "1.0|app|main"))
+	b.send(t, functionsLine(t, "60.0|[kernel]  x|überall", "10.0|app|x\x1b[2J"))
+	c.send(t, functionsLine(t))
+	if out.Len() > 0 {
+		t.Fatalf("a table was printed before those of all nodes were there:\n%s", out)
 	}
+	a.send(t, functionsLine(t, "40.0|app|main", "9.0||a  b"))
 	want := `a: 0001-01-01 00:00:00, 0.000 s: 12 samples
 a: bperf takes 1 %
 b: 0001-01-01 00:00:00, 0.000 s: 12 samples
@@ -89,6 +93,7 @@ a       9.0        7               a  b
 	}
 	out.Reset()
 	for _, n := range all.nodes {
+		n.send(t, functionsLine(t, "1.0|app|main"))
 		if err := n.end(nil, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -102,12 +107,12 @@ a       9.0        7               a  b
 func TestNodesTopWithoutSome(t *testing.T) {
 	all, out := startNodesTop(t, "")
 	a, b, c := all.nodes[0], all.nodes[1], all.nodes[2]
-	a.send(t, functionsTable(true, "1.0|app|first"))
-	b.send(t, functionsTable(true, "2.0|app|cut off"))
+	a.send(t, functionsLine(t, "1.0|app|first"))
+	b.send(t, strings.TrimSuffix(functionsLine(t, "2.0|app|cut off"), "\n"))
 	if err := errors.Join(b.end(errors.New("connection\nreset"), 0), c.end(nil, 1)); err != nil {
 		t.Fatal(err)
 	}
-	a.send(t, functionsTable(false, "1.0|app|second"))
+	a.send(t, functionsLine(t, "1.0|app|second"))
 	got := out.String()
 	for _, want := range []string{"\nb: connection?reset\n", "\nc?: it ended with status 1\n", "first"} {
 		if !strings.Contains(got, want) {
@@ -124,21 +129,27 @@ func TestNodesTopWithoutSome(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.send(t, "half a line of a node that hangs")
-	for i := range mostWaiting + 1 {
-		a.send(t, functionsTable(i == 0, fmt.Sprint("1.0|app|", i)))
+	for i := range mostWaiting {
+		a.send(t, functionsLine(t, fmt.Sprint("1.0|app|", i)))
 	}
 	if out.Len() > 0 {
 		t.Errorf("nobody waits for a slow node:\n%s", out)
 	}
-	a.send(t, functionsTable(false, "1.0|app|last"))
+	a.send(t, functionsLine(t, "1.0|app|last"))
 	if got := out.String(); !strings.Contains(got, "\nb: no table yet\n") || strings.Contains(got, "c?") || strings.Count(got, "app") != 1 {
 		t.Errorf("got\n%s", got)
 	}
 }
 
 func TestNodesTopOthers(t *testing.T) {
-	programs := "now\ncost\ncpu %  ns/run  id  type    name\n" +
-		" 1.00   27.1k   9  xdp     p1\n 3.00       -  10  kprobe  p2\n 2.00     900  11  xdp     p3\n\n"
+	columns := []top.Column{{Name: "cpu", Title: "cpu %"}, {Name: "ns", Title: "ns/run"}, {Name: "id", Title: "id", Kind: top.Number},
+		{Name: "type", Title: "type", Kind: top.Word}, {Name: "name", Title: "name", Kind: top.Word}}
+	row := func(id uint64, cpu, ns float64, kind, name string) top.Row {
+		return top.Row{ID: id, Cells: []top.Cell{{Text: fmt.Sprint(cpu), Value: cpu}, {Text: fmt.Sprint(ns), Value: ns}, {Text: fmt.Sprint(id), Value: float64(id)},
+			{Text: kind}, {Text: name}}}
+	}
+	programs := topLine(t, "programs", columns, &top.Reading{Total: "now", Cost: "cost",
+		Rows: []top.Row{row(9, 1, 27_100, "xdp", "p1"), row(10, 3, math.NaN(), "kprobe", "p2"), row(11, 2, 900, "xdp", "p3")}})
 	for _, tt := range []struct{ sort, first, last string }{
 		{"", "p2", "p1"}, {"cpu", "p2", "p1"}, {"ns", "p1", "p2"}, {"id", "p1", "p3"}, {"name", "p1", "p3"}, {"type", "p2", "p3"},
 	} {
@@ -156,13 +167,15 @@ func TestNodesTopOthers(t *testing.T) {
 	}
 	all, out := startNodesTop(t, "")
 	all.nodes[0].send(t, programs)
-	all.nodes[1].send(t, functionsTable(true, "1.0|app|main")+"\n")
-	all.nodes[2].send(t, functionsTable(true, "2.0|app|main")+"\n")
+	all.nodes[1].send(t, functionsLine(t, "1.0|app|main"))
+	all.nodes[2].send(t, functionsLine(t, "2.0|app|main"))
 	if rows := rowsOf(out.String()); len(rows) != 7 || rows[0] != "node cpu % ns/run id type name" || rows[4] != "node now % samples object name" || rows[5] != "c? 2.0 7 app main" {
 		t.Errorf("tables of other columns:\n%s", out)
 	}
-	for _, text := range []string{"a\nb\nc\nd\n", "a\nb\nname\nd\ne\ncpu %  name\n\na\nb\ncpu %  name\n\nx\ny\ncpu %  name\n a b  c\n", strings.Repeat("x", maxTable+1),
-		strings.Repeat("x\n", maxTable/2+1), "a\nb\ncpu %  name\n\n\n\na\nb\ncpu %  name\nx\n1 2 3 4 5 6 7\n"} {
+	const head = `{"schema":"bperf.top/1","data":{`
+	for _, text := range []string{"\n", "a\n", `{"schema":"bperf.diff/1","data":{}}` + "\n", `{"data":{}}` + "\n", head + `"rows":[{}]}}` + "\n",
+		head + `"columns":[{"kind":"trend"}]}}` + "\n", head + `"columns":[{"kind":"word"}],"rows":[{"cells":[{},{}]}]}}` + "\n",
+		strings.Repeat("x", maxReading+1)} {
 		all, _ := startNodesTop(t, "cpu")
 		if _, err := io.WriteString(all.nodes[0], text); !errors.Is(err, errNoTop) {
 			t.Errorf("%.40q: %v", text, err)
@@ -172,14 +185,14 @@ func TestNodesTopOthers(t *testing.T) {
 
 // FuzzNodesTop checks that no node can break the table of others.
 func FuzzNodesTop(f *testing.F) {
-	f.Add(functionsTable(true, "40.0|app|main") + functionsTable(false, "9.0||a  b"))
-	f.Add("a\nb\ncpu %  name\n1  x\n\n")
+	f.Add(functionsLine(f, "40.0|app|main") + functionsLine(f, "9.0||a  b"))
+	f.Add(strings.Replace(functionsLine(f, "1|x|y"), "word", "number", 1))
 	f.Fuzz(func(t *testing.T, text string) {
 		all, out := startNodesTop(t, "")
 		for i, n := range all.nodes {
 			sent := text
 			if i > 0 {
-				sent = "a\nb\ncpu %  name\n  1.0  good\n\n"
+				sent = functionsLine(t, "1.0|app|good")
 			}
 			_, err := io.WriteString(n, sent)
 			if err := n.end(err, 0); err != nil {

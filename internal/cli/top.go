@@ -23,6 +23,7 @@ type topOptions struct {
 	sort     string
 	by       string
 	stdio    bool
+	json     bool
 	sampling recordOptions // events, also of other rows than functions, and how and where these are sampled
 }
 
@@ -37,7 +38,7 @@ second. With --by function it samples an event, and shows in which functions of 
 BPF programs; options of sampling (-F, -c, -p, -t, -C, -a, -G, -g) imply that, and so does a machine without BPF programs.
 
 On a terminal it is a screen with keys to sort, filter, pause and show details of a row; otherwise, and with -n, --once or
---stdio, it prints a table for each interval.
+--stdio, it prints a table for each interval, or a line of JSON with --json.
 
 ` + selectorHelp + `
 
@@ -68,6 +69,7 @@ BPF programs until it ends, unless it shows functions.`,
 	addEventFiles(f, &o.sampling.eventFiles)
 	f.StringVar(&o.by, "by", topPrograms, "show `WHAT`: "+strings.Join(topSubjects, ", "))
 	f.BoolVar(&o.stdio, "stdio", false, "print tables on a terminal, too")
+	f.BoolVar(&o.json, "json", false, "print JSON, a line each, "+string(topSchema)) // -j is --branch-filter of perf's top
 	o.addSampling(f)
 	addOn(f)
 	completeFlag(cmd, "by", topSubjects)
@@ -118,7 +120,7 @@ func (o *topOptions) check(given func(string) bool, args []string) error {
 func (o *topOptions) interval() time.Duration { return time.Duration(o.delay * float64(time.Second)) }
 
 func (o *topOptions) run(cmd *cobra.Command, args []string) error {
-	screen := o.count == 0 && !o.stdio && onScreen(cmd.OutOrStdout())
+	screen := o.count == 0 && !o.stdio && !o.json && onScreen(cmd.OutOrStdout())
 	source, details, err := o.open(cmd, args, screen)
 	if err != nil {
 		return err
@@ -137,7 +139,8 @@ func (o *topOptions) run(cmd *cobra.Command, args []string) error {
 		s := topScreen{columns: source.Columns(), topDetails: details, order: order, live: o.by == topFunctions}
 		return showTop(ctx, s, source, o.interval())
 	}
-	return ended(printTop(ctx, cmd.OutOrStdout(), source, order, o.interval(), o.count))
+	p := topPrinter{source, order, o.json}
+	return ended(p.run(ctx, cmd.OutOrStdout(), o.interval(), o.count))
 }
 
 // events returns the events that are counted.

@@ -12,18 +12,28 @@ import (
 	"github.com/bperf/bperf/internal/top"
 )
 
-// printTop prints a table for each interval with one write, until the context is done or count tables are printed.
-func printTop(ctx context.Context, w io.Writer, source top.Source, order top.Order, interval time.Duration, count int) error {
-	columns := source.Columns()
+// topPrinter prints what happened in each interval.
+type topPrinter struct {
+	source top.Source
+	order  top.Order
+	json   bool
+}
+
+// run prints each reading with one write, until the context is done or count of them are printed.
+func (p *topPrinter) run(ctx context.Context, w io.Writer, interval time.Duration, count int) error {
+	columns := p.source.Columns()
 	err := printIntervals(ctx, w, "the table", interval, count, func(b *bytes.Buffer, first bool) error {
-		reading, err := source.Next(ctx)
+		reading, err := p.source.Next(ctx)
 		if err != nil {
 			return err
+		}
+		if p.json {
+			return writeTopJSON(b, p.source.Subject(), columns, reading, p.order)
 		}
 		if !first {
 			b.WriteByte('\n')
 		}
-		writeTop(b, columns, reading, order)
+		writeTop(b, columns, reading, p.order)
 		return nil
 	})
 	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
@@ -32,9 +42,15 @@ func printTop(ctx context.Context, w io.Writer, source top.Source, order top.Ord
 	return err
 }
 
+// writeTop writes a reading as a table below two lines.
 func writeTop(b *bytes.Buffer, columns []top.Column, r *top.Reading, order top.Order) {
 	fmt.Fprintf(b, "%s, %.3f s: %s\n%s\n", seconds(r.Time), r.Window.Seconds(), printable.Text(r.Total), printable.Text(r.Cost))
-	if len(r.Rows) == 0 {
+	writeTopRows(b, columns, r.Rows, order)
+}
+
+// writeTopRows sorts rows and writes them below their titles. Without rows, it writes nothing.
+func writeTopRows(b *bytes.Buffer, columns []top.Column, rows []top.Row, order top.Order) {
+	if len(rows) == 0 {
 		return
 	}
 	lines, alignment := [][]string{nil}, ""
@@ -42,11 +58,11 @@ func writeTop(b *bytes.Buffer, columns []top.Column, r *top.Reading, order top.O
 		if c.Kind == top.Trend {
 			continue
 		}
-		lines[0] = append(lines[0], c.Title)
+		lines[0] = append(lines[0], printable.Text(c.Title))
 		alignment += string(alignmentOf(c))
 	}
-	order.Sort(columns, r.Rows)
-	for _, row := range r.Rows {
+	order.Sort(columns, rows)
+	for _, row := range rows {
 		var line []string
 		for i, c := range row.Cells {
 			if columns[i].Kind != top.Trend {

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,25 +30,32 @@ import (
 
 // topReadingOf returns a reading of programs that ran and some that did not, in an interval of 2 s.
 func topReadingOf() *top.Reading {
-	program := func(id uint64, cpu, runs, mean float64, texts ...string) top.Row {
+	amount := func(text string) top.Cell {
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			value = math.NaN()
+		}
+		return top.Cell{Text: text, Value: value}
+	}
+	program := func(id uint64, texts ...string) top.Row {
 		name := texts[4]
 		if name == "-" {
 			name = ""
 		}
-		return top.Row{ID: id, Name: name, Cells: []top.Cell{{Text: texts[0], Value: cpu}, {Text: texts[1], Value: runs}, {Text: texts[2], Value: mean},
-			{Text: fmt.Sprint(id), Value: float64(id)}, {Text: texts[3]}, {Text: "▁▂█"}, {Text: texts[4]}}}
+		return top.Row{ID: id, Name: name, Cells: []top.Cell{amount(texts[0]), amount(texts[1]), amount(texts[2]), amount(fmt.Sprint(id)),
+			{Text: texts[3]}, {Text: "▁▂█"}, {Text: texts[4]}}}
 	}
 	return &top.Reading{
 		Time: time.Date(2026, 3, 14, 8, 0, 0, 123456789, time.UTC), Window: 2 * time.Second,
 		Total: "4 of 5 BPF programs ran, 1503500.5 runs/s, 150.405 % of a CPU",
 		Cost:  "bperf takes 1.230 % of a CPU; counting adds 45 ns a run: 9.000 % of a CPU",
 		Rows: []top.Row{
-			program(7, 0.6, 6000, 100, "0.030", "3000.0", "100.0", "raw_tracepoint", "on_switch"),
-			program(8, 3000, 3e6, 1000, "150.000", "1500000.0", "1000.0", "xdp",
+			program(7, "0.030", "3000.0", "100.0", "raw_tracepoint", "on_switch"),
+			program(8, "150.000", "1500000.0", "1000.0", "xdp",
 				"cil_from_netdev_with_a_name_that_BTF_has_whole_and_the_kernel_cut_at_15_bytes"),
-			program(9, 0, 0, 0, "0.000", "0.0", "-", "cgroup_device", "sd_devices"),
-			program(100000, 7, 1, 7e6, "0.350", "0.5", "7000000.0", "tracing", "-"),
-			program(100001, 0.5, 1000, 500, "0.025", "500.0", "500.0", "type 99", "escape\x1b[m"),
+			program(9, "0.000", "0.0", "-", "cgroup_device", "sd_devices"),
+			program(100000, "0.350", "0.5", "7000000.0", "tracing", "-"),
+			program(100001, "0.025", "500.0", "500.0", "type 99", "escape\x1b[m"),
 		},
 	}
 }
@@ -61,6 +70,7 @@ type topSource struct {
 	err      error
 }
 
+func (s *topSource) Subject() string       { return "programs" }
 func (s *topSource) Columns() []top.Column { return topColumnsOf() }
 func (s *topSource) Next(context.Context) (*top.Reading, error) {
 	if s.readings--; s.readings < 0 {
@@ -95,7 +105,7 @@ func TestPrintTop(t *testing.T) {
 		"error":       {0, new(strings.Builder), table + "\n" + table, "failed"},
 		"broken pipe": {0, brokenPipe{}, "", "print the table: broken pipe"},
 	} {
-		err := printTop(context.Background(), tt.w, &topSource{readings: 2, err: failed}, top.Order{}, time.Millisecond, tt.count)
+		err := (&topPrinter{source: &topSource{readings: 2, err: failed}}).run(context.Background(), tt.w, time.Millisecond, tt.count)
 		if fmt.Sprint(err) != tt.err && (err != nil || tt.err != "") {
 			t.Errorf("%s: %v, want %q", name, err, tt.err)
 		}
@@ -105,8 +115,29 @@ func TestPrintTop(t *testing.T) {
 	}
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := printTop(done, io.Discard, new(topSource), top.Order{}, time.Hour, 0); err != nil {
+	if err := (&topPrinter{source: new(topSource)}).run(done, io.Discard, time.Hour, 0); err != nil {
 		t.Errorf("told to end: %v", err)
+	}
+}
+
+func TestTopJSON(t *testing.T) {
+	var b bytes.Buffer
+	p := topPrinter{&topSource{readings: 2, err: io.EOF}, top.Order{Column: 1}, true}
+	if err := p.run(context.Background(), &b, time.Millisecond, 0); err != nil {
+		t.Fatal(err)
+	}
+	golden.Compare(t, filepath.Join("testdata", "top-json.golden"), b.String())
+	line, _, _ := strings.Cut(b.String(), "\n")
+	var r topJSON
+	unwrap(t, line, topSchema, &r)
+	columns, rows, err := r.table()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got bytes.Buffer
+	writeTopRows(&want, topColumnsOf(), topReadingOf().Rows, p.order)
+	if writeTopRows(&got, columns, rows, p.order); got.String() != want.String() {
+		t.Errorf("the table of what was read again: -want +got:\n%s", cmp.Diff(want.String(), got.String()))
 	}
 }
 

@@ -82,7 +82,7 @@ func (e events) cells(readings [][]perfevent.Reading, divisor float64) []Cell {
 		}
 		totals = append(totals, total)
 		if !total.Counted() || divisor == 0 {
-			cells = append(cells, Cell{Text: "-"})
+			cells = append(cells, nothing())
 			continue
 		}
 		value := total.Value * v.Scale / divisor
@@ -93,7 +93,7 @@ func (e events) cells(readings [][]perfevent.Reading, divisor float64) []Cell {
 	}
 	c, n := totals[e.cycles], totals[e.instructions]
 	if c.Value == 0 {
-		return append(cells, Cell{Text: "-"})
+		return append(cells, nothing())
 	}
 	ipc := n.Value / c.Value
 	return append(cells, Cell{fmt.Sprintf("%s%.2f", scaled(c.Scaled() || n.Scaled()), ipc), ipc})

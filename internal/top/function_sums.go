@@ -245,7 +245,7 @@ func (s *functionSums) share(f *function, event int) float64 {
 
 func (s *functionSums) row(f *function) Row {
 	first := &f.events[0]
-	shares := func(share float64) Cell { return Cell{fmt.Sprintf("%.2f", 100*share), share} }
+	shares := func(share float64) Cell { return Cell{fmt.Sprintf("%.2f", 100*share), 100 * share} }
 	cells := []Cell{shares(s.share(f, 0)), shares(part(first.total.value, s.events[0].total.value)),
 		{fmt.Sprint(first.now.samples), float64(first.now.samples)}}
 	for i := range f.events[1:] {

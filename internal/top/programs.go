@@ -292,12 +292,12 @@ func programReading(o *bpfprog.Observation, cost programCost, e events, counted 
 	r := &Reading{Time: o.Time, Window: o.Window, Total: programTotal(o), Cost: cost.text(o)}
 	for i := range o.Programs {
 		p := &o.Programs[i]
-		mean := Cell{Text: "-"}
+		mean := nothing()
 		if p.Use.Runs > 0 {
 			mean.Value = float64(p.Use.RunTime) / float64(p.Use.Runs)
 			mean.Text = fmt.Sprintf("%.1f", mean.Value)
 		}
-		cells := []Cell{{percent(p.Use.CPUs), float64(p.Use.RunTime)}, {perSecond(p.Use.Runs, o.Window), float64(p.Use.Runs)}, mean}
+		cells := []Cell{percentCell(p.Use.CPUs), perSecondCell(p.Use.Runs, o.Window), mean}
 		if in := counted[p.ID]; in != nil {
 			cells = append(cells, e.cells(in.readings, float64(in.runs))...)
 		} else {

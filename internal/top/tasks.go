@@ -177,10 +177,7 @@ func difference(now, before process.Sum) process.Sum {
 func taskReading(grown []named, window time.Duration, by process.Key, e events) *Reading {
 	r := &Reading{Window: window}
 	for _, s := range grown {
-		cells := []Cell{
-			{percent(float64(s.Time) / float64(window)), float64(s.Time)},
-			{perSecond(s.Switches, window), float64(s.Switches)},
-		}
+		cells := []Cell{percentCell(float64(s.Time) / float64(window)), perSecondCell(s.Switches, window)}
 		var readings [][]perfevent.Reading
 		for _, one := range s.Readings {
 			readings = append(readings, []perfevent.Reading{one})

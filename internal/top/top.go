@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"syscall"
 	"time"
@@ -35,7 +36,7 @@ const (
 // Cell is the cell of a row in a column.
 type Cell struct {
 	Text  string  // others may have chosen it: it can contain control characters
-	Value float64 // value of an Amount or a Number, for sorting
+	Value float64 // of an Amount or a Number, in the unit of the column's title; NaN if there is none
 }
 
 // Row is a BPF program, a process, a cgroup or a function.
@@ -71,10 +72,10 @@ type Order struct {
 	Turned bool
 }
 
-// Sort sorts rows. Rows that are equal in the column are sorted by ID.
+// Sort sorts rows. Those without a value in the column come last. Rows that are equal in it are sorted by ID.
 func (o Order) Sort(columns []Column, rows []Row) {
 	kind := columns[o.Column].Kind
-	slices.SortFunc(rows, func(a, b Row) int {
+	slices.SortStableFunc(rows, func(a, b Row) int {
 		x, y := &a.Cells[o.Column], &b.Cells[o.Column]
 		var c int
 		switch kind {
@@ -107,9 +108,18 @@ func (o *own) share(window time.Duration) (float64, error) {
 	return share, nil
 }
 
+// nothing is the cell of what was not counted.
+func nothing() Cell { return Cell{"-", math.NaN()} }
+
 func perSecond(n uint64, window time.Duration) string {
 	return fmt.Sprintf("%.1f", float64(n)/window.Seconds())
 }
 
+func perSecondCell(n uint64, window time.Duration) Cell {
+	return Cell{perSecond(n, window), float64(n) / window.Seconds()}
+}
+
 // percent formats a number of CPUs in percent of one CPU.
 func percent(cpus float64) string { return fmt.Sprintf("%.3f", 100*cpus) }
+
+func percentCell(cpus float64) Cell { return Cell{percent(cpus), 100 * cpus} }

@@ -252,7 +252,7 @@ var commands = map[string]*command{
 		"bpf-prog": takes(selector), "range": takes(text), "by": takes(text), "format": takes(text), "interval": takes(seconds), "show": takes(text),
 		"top": takes(number(0, 1<<30)), "call-graph": takes(text), "percent-limit": takes(text),
 	})},
-	"top": {selector: true, flags: union(targets, rate, switches("once", "g"), map[string]flag{
+	"top": {selector: true, flags: union(targets, rate, switches("once", "g", "json"), map[string]flag{
 		"by": takes(text), "delay": takes(seconds), "iterations": takes(number(1, 1<<30)), "sort": takes(text),
 	})},
 	"prog list": {selector: true, flags: union(switches("json"), map[string]flag{"interval": takes(number(10, maxMS)), "sort": takes(text)})},
