@@ -15,17 +15,18 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bperf/bperf/test/fleet/pod"
 	"github.com/bperf/bperf/test/fleet/server"
 )
 
 // object returns the pod as Kubernetes has it.
-func (p *pod) object() core.Pod {
+func (p *running) object() core.Pod {
 	return core.Pod{
-		ObjectMeta: meta.ObjectMeta{Name: p.name, Namespace: namespace, UID: types.UID(p.uid), Labels: map[string]string{"secret": "label"},
+		ObjectMeta: meta.ObjectMeta{Name: p.Name, Namespace: pod.Namespace, UID: types.UID(p.UID), Labels: map[string]string{"secret": "label"},
 			Annotations: map[string]string{"name": "other"}, CreationTimestamp: meta.Now()},
-		Spec: core.PodSpec{NodeName: "node-1", Containers: []core.Container{{Name: container, Image: "registry.example.com/app:1"}}},
+		Spec: core.PodSpec{NodeName: "node-1", Containers: []core.Container{{Name: pod.Container, Image: "registry.example.com/app:1"}}},
 		Status: core.PodStatus{Phase: core.PodRunning, ContainerStatuses: []core.ContainerStatus{
-			{Name: container, ContainerID: "containerd://" + p.id, State: core.ContainerState{Running: &core.ContainerStateRunning{StartedAt: meta.Now()}}},
+			{Name: pod.Container, ContainerID: "containerd://" + p.ID, State: core.ContainerState{Running: &core.ContainerStateRunning{StartedAt: meta.Now()}}},
 			{Name: "waits", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ContainerCreating"}}},
 		}},
 	}
@@ -65,11 +66,11 @@ kubelet: {url: '%s/pods', token_file: %s/token, ca_file: %[2]s/kubelet.crt, serv
 			return ""
 		})
 	}
-	series := func(p *pod) string {
+	series := func(p *running) string {
 		return fmt.Sprintf(`bperf_container_events_total{cgroup="",container="%s",container_id="%s",event="page-faults",namespace="%s",pod="%s",pod_uid="%s"}`,
-			container, p.id, namespace, p.name, p.uid)
+			pod.Container, p.ID, pod.Namespace, p.Name, p.UID)
 	}
-	start := func(name string) *pod {
+	start := func(name string) *running {
 		p := startPod(t, name, 16)
 		next := pods.Load().DeepCopy()
 		next.Items = append(next.Items, p.object())
@@ -90,11 +91,11 @@ kubelet: {url: '%s/pods', token_file: %s/token, ca_file: %[2]s/kubelet.crt, serv
 	await(series(second))
 	fails.Store(true)
 	third := startPod(t, "web-2", 16)
-	await(`container_id="` + third.id + `",event="page-faults",namespace="",pod=""`)
+	await(`container_id="` + third.ID + `",event="page-faults",namespace="",pod=""`)
 	metrics := n.metrics()
-	for _, p := range []*pod{first, second} {
+	for _, p := range []*running{first, second} {
 		if !strings.Contains(metrics, series(p)) {
-			t.Errorf("%s has lost its names:\n%s", p.name, metrics)
+			t.Errorf("%s has lost its names:\n%s", p.Name, metrics)
 		}
 	}
 	if strings.Contains(metrics, "label") {

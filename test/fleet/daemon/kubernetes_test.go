@@ -205,7 +205,7 @@ func TestCapabilities(t *testing.T) {
 		for _, want := range []string{
 			`bperf_feature_supported{feature="containers",reason=""} 1`,
 			`bperf_feature_supported{feature="bpf_programs",reason=""} 1`,
-			`bperf_container_events_total{cgroup="",container="",container_id="` + p.id + `",event="page-faults"`,
+			`bperf_container_events_total{cgroup="",container="",container_id="` + p.ID + `",event="page-faults"`,
 		} {
 			if !strings.Contains(metrics, want) {
 				return want
@@ -214,13 +214,13 @@ func TestCapabilities(t *testing.T) {
 		return ""
 	})
 	server.Await(t, "functions of the kernel and of the container have names", func() string {
-		taken, err := pprof.ParseData([]byte(get("/debug/pprof/profile?seconds=1&container=" + p.id)))
+		taken, err := pprof.ParseData([]byte(get("/debug/pprof/profile?seconds=1&container=" + p.ID)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var kernel, own bool
 		for _, f := range taken.Function {
-			own = own || strings.HasSuffix(f.Name, "/daemon.runWork")
+			own = own || strings.HasSuffix(f.Name, "/pod.work")
 			kernel = kernel || strings.HasSuffix(f.Name, "_fault")
 		}
 		if !kernel || !own {

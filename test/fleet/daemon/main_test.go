@@ -9,17 +9,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/bperf/bperf/test/fleet/pod"
 )
 
 // program is the path of bperf.
 var program string
 
-// TestMain makes the test binary the work of a container if the environment says so. Otherwise it builds bperf, unless BPERF names one.
+// TestMain builds bperf, unless BPERF names one.
 func TestMain(m *testing.M) {
-	if work := os.Getenv(workVariable); work != "" {
-		fmt.Fprintln(os.Stderr, runWork(work))
-		os.Exit(1)
-	}
+	pod.WorkIfAsked()
 	os.Exit(run(m))
 }
 

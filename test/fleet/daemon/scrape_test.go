@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/bperf/bperf/test/engines"
+	"github.com/bperf/bperf/test/fleet/pod"
 	"github.com/bperf/bperf/test/fleet/server"
 )
 
 // ofPod selects the series of a pod's container.
-func ofPod(p *pod) string {
-	return fmt.Sprintf(`container_id="%s",pod_uid="%s",namespace="%s",pod="%s",container="%s"`, p.id, p.uid, namespace, p.name, container)
+func ofPod(p *running) string {
+	return fmt.Sprintf(`container_id="%s",pod_uid="%s",namespace="%s",pod="%s",container="%s"`, p.ID, p.UID, pod.Namespace, p.Name, pod.Container)
 }
 
 // TestPrometheus has Prometheus scrape a node over mutual TLS, and asks it for the counts of a container.

@@ -21,6 +21,12 @@ const patience = 3 * time.Minute
 // Await calls f until it returns an empty string. The string says what is missing.
 func Await(t *testing.T, what string, f func() (missing string)) {
 	t.Helper()
+	AwaitLong(t, patience, what, f)
+}
+
+// AwaitLong is Await with another patience.
+func AwaitLong(t *testing.T, patience time.Duration, what string, f func() (missing string)) {
+	t.Helper()
 	missing := f()
 	for deadline := time.Now().Add(patience); missing != ""; missing = f() {
 		if time.Now().After(deadline) {
@@ -34,15 +40,22 @@ func Await(t *testing.T, what string, f func() (missing string)) {
 // them takes it while the server that listens on it restarts.
 func FreePort(t *testing.T) string {
 	t.Helper()
-	for port := 10000 + os.Getpid()%10000; port < 32768; port++ {
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
-		if err == nil {
+	return fmt.Sprint(FreePorts(t, 1)[0])
+}
+
+// FreePorts returns n ports like that of FreePort.
+func FreePorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	for port := 10000 + os.Getpid()%10000; port < 32768 && len(ports) < n; port++ {
+		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
 			l.Close()
-			return fmt.Sprint(port)
+			ports = append(ports, port)
 		}
 	}
-	t.Fatal("no port is free")
-	return ""
+	if len(ports) < n {
+		t.Fatalf("no %d ports are free", n)
+	}
+	return ports
 }
 
 // Server is a process that runs until the end of the test.
@@ -62,6 +75,7 @@ func Start(t *testing.T, cmd *exec.Cmd) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a timeout of the tests ends them without Cleanup
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

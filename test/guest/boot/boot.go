@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +36,9 @@ type Options struct {
 	Run      string   // only tests that match
 	Count    int      // runs of each test; 0 means 1
 	Command  []string // a command to run instead of tests
+
+	Files map[string]string // more files of the guest: files of this machine by their paths in the guest
+	Ports map[int]int       // with a network: TCP ports of the guest by the ports of 127.0.0.1 here that lead to them
 }
 
 // Guest is a guest that is ready to boot.
@@ -100,6 +104,12 @@ func Prepare(b *binaries.Builder, o *Options) (*Guest, error) {
 		return nil, err
 	}
 	content.files["/bin/busybox"] = p.kernel.Busybox
+	maps.Copy(content.files, o.Files)
+	if len(o.Ports) > 0 {
+		if err := content.addNetwork(p.kernel); err != nil {
+			return nil, err
+		}
+	}
 	if o.Perf {
 		content.addPerf(p.perf)
 	}
@@ -114,7 +124,8 @@ func Prepare(b *binaries.Builder, o *Options) (*Guest, error) {
 	}
 	g := &Guest{Release: p.kernel.Release, tmp: tmp}
 	g.machine = machine.Machine{Arch: p.arch, Kernel: p.kernel.Image, CPUs: o.CPUs, MemoryMiB: memoryMiB, CPU: o.CPU,
-		Initramfs: filepath.Join(tmp, "initramfs"), Lockdown: isLockdown(o.Kernel), CPUTime: o.CPUTime}
+		Initramfs: filepath.Join(tmp, "initramfs"), Lockdown: isLockdown(o.Kernel), CPUTime: o.CPUTime,
+		Ports: o.Ports}
 	if g.machine.CPUs == 0 {
 		g.machine.CPUs = p.arch.CPUs
 	}

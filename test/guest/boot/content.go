@@ -13,6 +13,7 @@ import (
 	"github.com/bperf/bperf/test/binaries"
 	"github.com/bperf/bperf/test/guest/initramfs"
 	"github.com/bperf/bperf/test/guest/job"
+	"github.com/bperf/bperf/test/guest/kernel"
 	"github.com/bperf/bperf/test/guest/machine"
 	"github.com/bperf/bperf/test/upstream/packaged"
 )
@@ -128,6 +129,17 @@ func (c *content) addNewest(script string) error {
 		c.files[path.Join(packaged.InGuest, name)] = file
 	}
 	c.job.Env["BPERF_REQUIRE"] += ",newest-perf"
+	return err
+}
+
+// addNetwork adds the modules of the driver of the network device.
+func (c *content) addNetwork(k *kernel.Kernel) error {
+	modules, err := k.Network()
+	for _, file := range modules {
+		name := "/lib/modules/" + filepath.Base(file)
+		c.files[name] = file
+		c.job.Modules = append(c.job.Modules, name)
+	}
 	return err
 }
 

@@ -40,6 +40,9 @@ func work() error {
 	if err := prepare(); err != nil {
 		return err
 	}
+	if err := startNetwork(j.Modules); err != nil {
+		return err
+	}
 	for name, value := range j.Env {
 		os.Setenv(name, value)
 	}

@@ -67,7 +67,7 @@ func prepare() error {
 	if err := enableControllers("/sys/fs/cgroup"); err != nil {
 		return err
 	}
-	return loopbackUp()
+	return interfaceUp("lo", nil)
 }
 
 // enableControllers enables every controller for the groups below the root. The kernel enables perf_event by itself, but not before a first
@@ -79,18 +79,4 @@ func enableControllers(root string) error {
 	}
 	enable := "+" + strings.Join(strings.Fields(string(controllers)), " +")
 	return os.WriteFile(root+"/cgroup.subtree_control", []byte(enable), 0o644)
-}
-
-func loopbackUp() error {
-	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(s)
-	lo, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo)
 }

@@ -12,8 +12,9 @@ const File = "/job.json"
 
 // Job is the work of a guest.
 type Job struct {
-	Output   string // device for the commands' output
-	Status   string // device for the Status
+	Output   string   // device for the commands' output
+	Status   string   // device for the Status
+	Modules  []string // files of the kernel modules to load, in this order; with them there is a network interface
 	Env      map[string]string
 	Commands []Command // run one after another
 }

@@ -17,19 +17,26 @@ type Kernel struct {
 	Release string // as printed by uname -r
 	Image   string // file; arm64: Image; amd64: the ELF kernel, without its decompressor
 	Busybox string // file; linked statically
+
+	arch, suite string
+	cache       string // directory of the files
 }
 
 // Get returns the newest cloud kernel of a Debian suite. It fetches the kernel if it is not in the cache in dir. To get a newer one, remove its
 // directory from the cache.
 func Get(dir, arch, suite string) (*Kernel, error) {
 	dir = filepath.Join(dir, arch+"-"+suite)
-	if k, err := read(dir); err == nil {
-		return k, nil
+	k, err := read(dir)
+	if err != nil {
+		if err := fetch(dir, arch, suite); err != nil {
+			return nil, fmt.Errorf("get the kernel of Debian %s for %s: %w", suite, arch, err)
+		}
+		if k, err = read(dir); err != nil {
+			return nil, err
+		}
 	}
-	if err := fetch(dir, arch, suite); err != nil {
-		return nil, fmt.Errorf("get the kernel of Debian %s for %s: %w", suite, arch, err)
-	}
-	return read(dir)
+	k.arch, k.suite = arch, suite
+	return k, nil
 }
 
 func read(dir string) (*Kernel, error) {
@@ -41,6 +48,7 @@ func read(dir string) (*Kernel, error) {
 		Release: string(release),
 		Image:   filepath.Join(dir, "kernel"),
 		Busybox: filepath.Join(dir, "busybox"),
+		cache:   dir,
 	}, nil
 }
 
@@ -81,12 +89,7 @@ func download(dir, arch, suite string) error {
 	if err != nil {
 		return err
 	}
-	// From 7.x on the image package is empty and depends on the package with the kernel.
-	pkg, err := dependency(archive, newest, "linux-binary-")
-	if err != nil {
-		pkg = newest
-	}
-	if err := archive.Extract(pkg, image, filepath.Join(dir, "kernel")); err != nil {
+	if err := archive.Extract(packageOf(archive, newest, "linux-binary-"), image, filepath.Join(dir, "kernel")); err != nil {
 		return err
 	}
 	if err := archive.Extract("busybox-static", busybox, filepath.Join(dir, "busybox")); err != nil {
@@ -94,6 +97,15 @@ func download(dir, arch, suite string) error {
 	}
 	release := strings.TrimPrefix(newest, "linux-image-")
 	return os.WriteFile(filepath.Join(dir, "release"), []byte(release), 0o644)
+}
+
+// packageOf returns the package with a part of the kernel. From 7.x on the image package is empty, and depends on packages with the parts.
+func packageOf(a *apt.Archive, image, prefix string) string {
+	pkg, err := dependency(a, image, prefix)
+	if err != nil {
+		return image
+	}
+	return pkg
 }
 
 func dependency(a *apt.Archive, pkg, prefix string) (string, error) {

@@ -30,6 +30,7 @@ type Machine struct {
 	CPUs      int
 	MemoryMiB int
 	CPUTime   time.Duration // the most that QEMU may take; unlike a clock's time, it does not depend on what else this machine does
+	Ports     map[int]int   // TCP ports of the guest by the ports of 127.0.0.1 here that lead to them; without any there is no network
 	Lockdown  bool          // boot the kernel in lockdown=confidentiality
 }
 
@@ -128,7 +129,17 @@ func (m *Machine) args() []string {
 		"-chardev", "file,id=output,path=/dev/fd/4",
 		"-chardev", "file,id=status,path=/dev/fd/5",
 	}
-	return append(args, strings.Fields(m.Arch.args)...)
+	args = append(args, strings.Fields(m.Arch.args)...)
+	if len(m.Ports) > 0 {
+		// The device comes last, as the kernel numbers virtio devices in this order, and names ports by the number. The guest can connect
+		// to nothing. Its address is the first one of such a network.
+		network := "user,id=network,restrict=on"
+		for here, there := range m.Ports {
+			network += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", here, there)
+		}
+		args = append(args, "-netdev", network, "-device", "virtio-net-pci,netdev=network,romfile=")
+	}
+	return args
 }
 
 // statusReader reads the status, or keeps the reason why there is none.
