@@ -59,10 +59,10 @@ func (b *Builder) Add(s Symbol, name []byte) {
 	b.names = append(append(b.names, name...), 0)
 }
 
-// symbol returns the Symbol of an entry.
+// symbol returns the Symbol of an entry. Its name is valid until the next change of b.
 func (b *Builder) symbol(e *entry) Symbol {
 	name := b.names[e.name:]
-	return Symbol{string(name[:bytes.IndexByte(name, 0)]), e.start, e.end, e.binding}
+	return Symbol{unsafe.String(unsafe.SliceData(name), bytes.IndexByte(name, 0)), e.start, e.end, e.binding}
 }
 
 // Table returns the table of all added symbols and empties the builder. A symbol of unknown size ends where the next one starts. Of the
@@ -99,18 +99,20 @@ func (b *Builder) Table() *Table {
 // withoutAliases keeps the best of the symbols that start at the same address. The entries must be sorted by start.
 func (b *Builder) withoutAliases(all []entry) []entry {
 	kept := all[:0]
-	var best *candidate // of the last entry in kept, if it has aliases
-	for _, e := range all {
+	var best candidate // of the last entry in kept
+	known := false     // best is set: the entry has aliases
+	for i := range all {
+		e := &all[i]
 		last := len(kept) - 1
 		if last < 0 || kept[last].start != e.start {
-			kept, best = append(kept, e), nil
+			kept, known = append(kept, *e), false
 			continue
 		}
-		if best == nil {
-			best = &candidate{Symbol: b.symbol(&kept[last])}
+		if !known {
+			best, known = candidate{Symbol: b.symbol(&kept[last])}, true
 		}
-		if alias := (&candidate{Symbol: b.symbol(&e)}); prefer(alias, best) < 0 {
-			kept[last], best = e, alias
+		if alias := (candidate{Symbol: b.symbol(e)}); prefer(&alias, &best) < 0 {
+			kept[last], best = *e, alias
 		}
 	}
 	return kept
