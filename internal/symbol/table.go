@@ -69,13 +69,7 @@ func (b *Builder) symbol(e *entry) Symbol {
 // symbols with the same start, Table keeps the one that perf keeps. That choice depends on the order in which they were added, because ends
 // are set first: the last of them always has a size.
 func (b *Builder) Table() *Table {
-	all := b.entries
-	slices.SortFunc(all, func(a, b entry) int {
-		if a.start != b.start {
-			return cmp.Compare(a.start, b.start)
-		}
-		return cmp.Compare(a.name, b.name) // in the order of Add
-	})
+	all := sortedByStart(b.entries)
 	for i := range all {
 		e := &all[i]
 		if e.end > e.start {
@@ -94,6 +88,39 @@ func (b *Builder) Table() *Table {
 	t := &Table{entries: kept, names: b.namesOf(kept), within: enclosing(kept)}
 	*b = Builder{}
 	return t
+}
+
+// sortedByStart returns the entries sorted by start. Those with the same start stay in the order of Add. It is a radix sort, because comparing
+// entries took a fifth of the CPU time of a live profile. The result may be another slice, and all is changed.
+func sortedByStart(all []entry) []entry {
+	first, last, sorted := uint64(math.MaxUint64), uint64(0), true
+	for i := range all {
+		sorted = sorted && all[i].start >= last
+		first, last = min(first, all[i].start), max(last, all[i].start)
+	}
+	if sorted {
+		return all
+	}
+	const digits = 1 << 11
+	other := make([]entry, len(all))
+	for shift := 0; shift < 64 && (last-first)>>shift > 0; shift += 11 {
+		var next [digits]int // where the next entry with each digit goes
+		digit := func(e *entry) uint64 { return (e.start - first) >> shift % digits }
+		for i := range all {
+			next[digit(&all[i])]++
+		}
+		sum := 0
+		for d, n := range next {
+			next[d], sum = sum, sum+n
+		}
+		for i := range all {
+			d := digit(&all[i])
+			other[next[d]] = all[i]
+			next[d]++
+		}
+		all, other = other, all
+	}
+	return all
 }
 
 // withoutAliases keeps the best of the symbols that start at the same address. The entries must be sorted by start.

@@ -84,9 +84,9 @@ func (f *File) takeMemory() error {
 	return nil
 }
 
-// whileReading returns the additional memory while symbols are read: mapped parts of the file, and the copy of names that leaves out
-// aliases.
-func (f *File) whileReading() int64 { return f.taken * 3 / 2 }
+// whileReading returns the additional memory while symbols are read: mapped parts of the file, and copies for sorting and of the names without
+// those of aliases.
+func (f *File) whileReading() int64 { return f.taken * 2 }
 
 // findOnlyGo returns the function table of a Go program, or nil if Symbols has more than its functions.
 func (f *File) findOnlyGo() *pclntab.Table {
