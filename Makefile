@@ -119,6 +119,7 @@ bench: bperf ## bperf beside perf and bpftool: time and memory; what sharing cou
 	go run ./test/guest -perf -smp 1 ./test/bench/instructions
 	go run ./test/bench -profile -n 3 -bperf ./bperf
 	go run ./test/bench -unwind 20s -n 3 -bperf ./bperf
+	go run ./test/bench -top 20s -n 5 -bperf ./bperf
 	go run ./test/bench -lost 60s
 	go run ./test/bench -serve 300s -bperf ./bperf
 	go run -ldflags=-s=0 ./test/bench -truth 10s # perf needs the symbols, which go run leaves out otherwise

@@ -113,7 +113,7 @@ func environment() []fact {
 		{"DEBUGINFOD_URLS", "The debuginfod servers to ask for what is not on this machine. Without it bperf contacts none.", debuginfod},
 		{"DISPLAY, WAYLAND_DISPLAY", "The screen. Without it --http opens no browser.", withFlag("http")},
 		{"GOGC", "How much memory bperf may use before it looks for free memory, as of all programs in Go. Without it bperf " +
-			"chooses a value.", withFlag("input").or(commands("diff"))},
+			"chooses a value.", withFlag("input").or(commands("diff", "top"))},
 		{"HOME", "The directory of ~ in FILES.", everywhere},
 		{"HTTP_PROXY, HTTPS_PROXY, NO_PROXY", "Proxies for requests, as in curl(1).", debuginfod.or(commands("serve"))},
 		{"LD_LIBRARY_PATH", "Where to look for a shared library that a program of --prog attaches to.", withFlag("prog")},

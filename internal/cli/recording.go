@@ -183,26 +183,24 @@ func (f *symbolFlags) options() replay.Options {
 		Debuginfod: f.debuginfod, Allowance: allowance.New(int64(f.memory) << 20)}
 }
 
-// GOGC percentages for commands that read a recording. They keep most of what they allocate. So collections below 16 MiB, the least heap
-// with firstGarbage, would free nothing, and more frequent collections than by default cost little afterwards.
+// GOGC percentages. firstGarbage is for commands that keep most of what they allocate at first: collections below 16 MiB, the least heap
+// with it, would free nothing. garbage is for commands that read a recording. They keep most of the rest, too, so that more frequent collections
+// than by default cost little.
 const (
 	firstGarbage = 400
 	garbage      = 40
 )
 
-// collectLate sets firstGarbage, and garbage when the first collection has ended. Another call after that changes nothing.
-func collectLate() {
-	if debug.SetGCPercent(garbage) == garbage {
-		return
-	}
+// collectLate sets firstGarbage, and another percentage when the first collection has ended.
+func collectLate(then int) {
 	debug.SetGCPercent(firstGarbage)
-	runtime.AddCleanup(new(string), func(percent int) { debug.SetGCPercent(percent) }, garbage)
+	runtime.AddCleanup(new(string), func(percent int) { debug.SetGCPercent(percent) }, then)
 }
 
 // openRecording opens a file, or standard input for "-". It also sets GOGC, unless the user did.
 func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
-	if os.Getenv("GOGC") == "" {
-		collectLate()
+	if os.Getenv("GOGC") == "" && debug.SetGCPercent(garbage) != garbage { // not once more for the next recording
+		collectLate(garbage)
 	}
 	if path == "-" {
 		return readInput(stdin)

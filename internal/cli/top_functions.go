@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"os"
 	"strconv"
 	"time"
 
@@ -56,6 +57,9 @@ func (o *topOptions) openFunctions(cmd *cobra.Command, screen bool) (top.Source,
 		note := func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), printable.Lines(s)) }
 		o.sampling.noteIgnored(note)
 		recording.Notify = note
+	}
+	if os.Getenv("GOGC") == "" {
+		collectLate(100) // Go's default
 	}
 	source, err := top.OpenFunctions(top.FunctionsConfig{Record: *recording, Every: o.every(), Callers: o.sampling.framePointers})
 	if err != nil {

@@ -96,7 +96,7 @@ type narrowed struct {
 	types   []byte
 	strings []byte
 	at      []uint32          // the offset of each type in types, by old ID
-	ids     []uint32          // new IDs by old ID; 0 if not kept
+	ids     map[uint32]uint32 // new IDs by old ID
 	kept    []uint32          // old IDs in the order of new IDs, which start at 2
 	names   map[string]uint32 // offset of each name in text
 	text    []byte            // the new strings
@@ -118,7 +118,7 @@ func narrow(raw []byte, names map[string]bool) ([]byte, error) {
 		return raw[start : start+uint64(size)]
 	}
 	n := &narrowed{types: part(ne.Uint32(raw[8:]), ne.Uint32(raw[12:])), strings: part(ne.Uint32(raw[16:]), ne.Uint32(raw[20:])),
-		names: map[string]uint32{"": 0}, text: []byte{0}}
+		ids: make(map[uint32]uint32), names: map[string]uint32{"": 0}, text: []byte{0}}
 	if err := n.index(); err != nil {
 		return nil, err
 	}
@@ -162,7 +162,6 @@ func (n *narrowed) index() error {
 			return errBTF
 		}
 	}
-	n.ids = make([]uint32, len(n.at))
 	return nil
 }
 
@@ -175,8 +174,8 @@ func (n *narrowed) name(offset uint32) []byte {
 	if uint64(offset) >= uint64(len(n.strings)) {
 		return nil
 	}
-	name, _, _ := bytes.Cut(n.strings[offset:], []byte{0})
-	return name
+	name := n.strings[offset:]
+	return name[:max(0, bytes.IndexByte(name, 0))]
 }
 
 // keep returns the new ID of a type. void stays void.

@@ -2,7 +2,11 @@ package symbol
 
 import (
 	"bytes"
+	"cmp"
+	"math"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 )
 
@@ -151,5 +155,29 @@ func TestLongAlias(t *testing.T) {
 	}
 	if s, ok := table.Find(16); !ok || len(s.Name) != long {
 		t.Errorf("the symbol's name has %d bytes", len(s.Name))
+	}
+}
+
+// TestSortedByStart compares the order of entries with that of a sort by comparison.
+func TestSortedByStart(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, test := range []struct {
+		first, span uint64
+		n           int
+	}{
+		{0, 1, 10}, {0, 100, 1000}, {0x400000, 1 << 24, 5000}, {1 << 63, 1 << 40, 1000}, {0, math.MaxUint64, 1000}, {7, 1, 1}, {0, 1, 0},
+	} {
+		all := make([]entry, test.n)
+		for i := range all {
+			all[i] = entry{start: test.first + random.Uint64N(test.span), name: uint32(i)}
+		}
+		want := slices.Clone(all)
+		slices.SortStableFunc(want, func(a, b entry) int { return cmp.Compare(a.start, b.start) })
+		if got := sortedByStart(slices.Clone(all)); !slices.Equal(got, want) {
+			t.Errorf("%d entries of %d addresses are not sorted", test.n, test.span)
+		}
+		if got := sortedByStart(slices.Clone(want)); !slices.Equal(got, want) {
+			t.Errorf("%d sorted entries of %d addresses are not sorted", test.n, test.span)
+		}
 	}
 }

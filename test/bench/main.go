@@ -2,10 +2,10 @@
 // peak memory, with the ratio. By default it measures `stat` from its start to its end, with hardly anything to count. With -record it
 // measures `record` on an overloaded machine; with -replay, `script` and `report`; with -programs, `prog list` and `bpftool prog`; with
 // -profile, `profile`, perf's `record` and `report`, and bcc's profile. With -lost it reports what happened to the samples of a long
-// profile. With -truth it compares profiles with the known shares of their loads. Of some rows it also prints the floor: the costs of a
-// program below floor, which does only what the kernel or Go's runtime has to do for it.
+// profile. With -top it measures `top` of functions. With -truth it compares profiles with the known shares of their loads. Of some rows it
+// also prints the floor: the costs of a program below floor, which does only what the kernel or Go's runtime has to do for it.
 //
-//	go run ./test/bench [-record | -replay | -programs N [-bpftool FILE] | -profile [-long TIME] [-hertz RATES] | -lost TIME | -truth TIME | -serve TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
+//	go run ./test/bench [-record | -replay | -programs N [-bpftool FILE] | -profile [-long TIME] [-hertz RATES] | -lost TIME | -unwind TIME | -top TIME | -truth TIME | -serve TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
 package main
 
 import (
@@ -45,6 +45,7 @@ func main() {
 	programs := flag.Int("programs", 0, "measure listing so many BPF programs, which are loaded for it, in place of stat")
 	daemon := flag.Duration("serve", 0, "measure bperf serve for this `duration`, in place of stat")
 	unwind := flag.Duration("unwind", 0, "record user stacks without frame pointers for this `duration`, beside perf record --call-graph dwarf, in place of stat")
+	live := flag.Duration("top", 0, "measure a live profile of functions for this `duration`, in place of stat")
 	truth := flag.Duration("truth", 0, "profile programs with so much CPU `time`, whose shares are known, beside perf record, in place of stat")
 	flag.Parse()
 	if helper() {
@@ -64,6 +65,8 @@ func main() {
 		run = func() error { return b.serve(*daemon) }
 	case *unwind > 0:
 		run = func() error { return b.unwind(*unwind) }
+	case *live > 0:
+		run = func() error { return b.top(*live) }
 	case *truth > 0:
 		run = func() error { return b.truth(*truth) }
 	case *programs > 0:

@@ -105,14 +105,16 @@ func (p *Page) add(s *node.Snapshot, err error) {
 }
 
 // policy allows the style and the script of the page, and that the script asks for the page again.
-var policy = "default-src 'none'; style-src " + httpd.Source(style) + "; script-src " + httpd.Source(script) +
-	"; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+var policy = sync.OnceValue(func() string {
+	return "default-src 'none'; style-src " + httpd.Source(style) + "; script-src " + httpd.Source(script) +
+		"; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+})
 
 // ServeHTTP answers with the page.
 func (p *Page) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	body := p.draw()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", policy)
+	w.Header().Set("Content-Security-Policy", policy())
 	_, _ = w.Write(body) // the client is gone if it fails
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -47,9 +48,9 @@ func parseRequest(text []byte) (*Request, error) {
 
 // check returns nil if a node may run the request. The longest session is a limit of --timeout.
 func (r *Request) check(longest time.Duration) error {
-	c, known := commands[r.Command]
+	c, known := commands()[r.Command]
 	if !known {
-		return fmt.Errorf("there are no sessions of %q: there are those of %s", clean(r.Command), strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
+		return fmt.Errorf("there are no sessions of %q: there are those of %s", clean(r.Command), strings.Join(slices.Sorted(maps.Keys(commands())), ", "))
 	}
 	if len(r.Args) > maxArgs {
 		return fmt.Errorf("there are %d arguments: at most %d are possible", len(r.Args), maxArgs)
@@ -213,63 +214,62 @@ func filter(value string) error {
 
 const maxMS = 24 * 60 * 60 * 1000 // a day
 
-// targets are the flags that stat, record, profile and top share.
-var targets = map[string]flag{
-	"event": takes(events), "cgroup": takes(cgroups), "all-cpus": onOff(), "cpu": takes(ids), "pid": takes(ids), "tid": takes(ids),
-}
-
-// measuring are the flags that stat, record and profile share besides.
-var measuring = union(targets, map[string]flag{
-	"filter": takes(filter), "no-inherit": onOff(), "delay": takes(number(0, maxMS)), "timeout": takes(number(10, maxMS)), "verbose": onOff(),
+// commands are the subcommands that clients may run. What is not listed is refused: everything that starts a command, reads or writes a
+// file, or changes how the node's own bperf works. They are made at the first use: most runs of bperf have no sessions.
+var commands = sync.OnceValue(func() map[string]*command {
+	// the flags that stat, record, profile and top share
+	targets := map[string]flag{
+		"event": takes(events), "cgroup": takes(cgroups), "all-cpus": onOff(), "cpu": takes(ids), "pid": takes(ids), "tid": takes(ids),
+	}
+	// those that stat, record and profile share besides
+	measuring := union(targets, map[string]flag{
+		"filter": takes(filter), "no-inherit": onOff(), "delay": takes(number(0, maxMS)), "timeout": takes(number(10, maxMS)), "verbose": onOff(),
+	})
+	// those that record, profile and top share
+	rate := map[string]flag{"freq": takes(frequency), "count": takes(number(1, 1<<40))}
+	return map[string]*command{
+		"stat": {own: []string{"--log-fd=1"}, flags: union(measuring, switches("topdown", "transaction", "per-func", "follow", "calibrate", "histogram",
+			"sum", "bpf-counters", "all-user", "all-kernel", "summary", "no-csv-summary", "null", "no-aggr", "per-core", "percore-show-thread",
+			"per-cluster", "per-die", "per-socket", "per-node", "per-thread", "no-merge", "metric-no-group", "metric-no-threshold", "metric-no-merge",
+			"json-output", "big-num", "metric-only", "hide-zero-events", "scale"), map[string]flag{
+			"metrics": takes(text), "td-level": takes(number(1, 10)), "detailed": mayTake(number(0, 3)), "for-each-cgroup": takes(cgroups),
+			"bpf-prog": takes(selector), "bpf-func": takes(text), "cputype": takes(text), "per-cache": mayTake(text),
+			"interval-print": takes(number(10, maxMS)), "interval-count": takes(number(1, 1<<30)),
+			"field-separator": takes(text), "compat": takes(text),
+		})},
+		"record": {own: []string{"--output=-"}, flags: union(measuring, rate, switches("quiet", "exclude-perf", "strict-freq", "per-thread",
+			"all-user", "all-kernel",
+			"g", "user-callchains", "kernel-callchains", "branch-any", "data", "phys-data", "data-page-size", "code-page-size", "data-mmap",
+			"transaction", "weight", "raw-samples", "timestamp", "period", "sample-cpu", "sample-identifier", "running-time", "stat", "no-samples",
+			"namespaces", "all-cgroups", "switch-events", "no-bpf-event", "buildid-mmap", "no-buildid"), map[string]flag{
+			"uid": takes(text), "call-graph": takes(text), "branch-filter": takes(text), "intr-regs": mayTake(text), "user-regs": mayTake(text),
+			"off-cpu": mayTake(text), "off-cpu-thresh": takes(number(0, maxMS)), "clockid": takes(text), "compression-level": mayTake(number(0, 22)),
+			"synth": takes(text),
+		})},
+		"profile": {flags: union(measuring, rate, switches("quiet", "json", "user", "kernel", "no-idle", "off-cpu", "wall", "children",
+			"inline", "demangle"), map[string]flag{
+			"bpf-prog": takes(selector), "range": takes(text), "by": takes(text), "format": takes(text), "interval": takes(seconds), "show": takes(text),
+			"top": takes(number(0, 1<<30)), "call-graph": takes(text), "percent-limit": takes(text),
+		})},
+		"top": {selector: true, flags: union(targets, rate, switches("once", "g", "json"), map[string]flag{
+			"by": takes(text), "delay": takes(seconds), "iterations": takes(number(1, 1<<30)), "sort": takes(text),
+		})},
+		"prog list": {selector: true, flags: union(switches("json"), map[string]flag{"interval": takes(number(10, maxMS)), "sort": takes(text)})},
+		"prog show": {selector: true, flags: union(switches("json"), map[string]flag{"disassembler-style": takes(text)})},
+		"prog stats": {selector: true, flags: union(switches("json"), map[string]flag{
+			"count": takes(number(1, 1<<30)), "format": takes(text), "interval": takes(number(10, maxMS)),
+		})},
+		"prog watch": {flags: switches("json")},
+	}
 })
 
-// rate are the flags that record, profile and top share.
-var rate = map[string]flag{"freq": takes(frequency), "count": takes(number(1, 1<<40))}
-
-// commands are the subcommands that clients may run. What is not listed is refused: everything that starts a command, reads or writes a
-// file, or changes how the node's own bperf works.
-var commands = map[string]*command{
-	"stat": {own: []string{"--log-fd=1"}, flags: union(measuring, switches("topdown", "transaction", "per-func", "follow", "calibrate", "histogram",
-		"sum", "bpf-counters", "all-user", "all-kernel", "summary", "no-csv-summary", "null", "no-aggr", "per-core", "percore-show-thread",
-		"per-cluster", "per-die", "per-socket", "per-node", "per-thread", "no-merge", "metric-no-group", "metric-no-threshold", "metric-no-merge",
-		"json-output", "big-num", "metric-only", "hide-zero-events", "scale"), map[string]flag{
-		"metrics": takes(text), "td-level": takes(number(1, 10)), "detailed": mayTake(number(0, 3)), "for-each-cgroup": takes(cgroups),
-		"bpf-prog": takes(selector), "bpf-func": takes(text), "cputype": takes(text), "per-cache": mayTake(text),
-		"interval-print": takes(number(10, maxMS)), "interval-count": takes(number(1, 1<<30)),
-		"field-separator": takes(text), "compat": takes(text),
-	})},
-	"record": {own: []string{"--output=-"}, flags: union(measuring, rate, switches("quiet", "exclude-perf", "strict-freq", "per-thread",
-		"all-user", "all-kernel",
-		"g", "user-callchains", "kernel-callchains", "branch-any", "data", "phys-data", "data-page-size", "code-page-size", "data-mmap",
-		"transaction", "weight", "raw-samples", "timestamp", "period", "sample-cpu", "sample-identifier", "running-time", "stat", "no-samples",
-		"namespaces", "all-cgroups", "switch-events", "no-bpf-event", "buildid-mmap", "no-buildid"), map[string]flag{
-		"uid": takes(text), "call-graph": takes(text), "branch-filter": takes(text), "intr-regs": mayTake(text), "user-regs": mayTake(text),
-		"off-cpu": mayTake(text), "off-cpu-thresh": takes(number(0, maxMS)), "clockid": takes(text), "compression-level": mayTake(number(0, 22)),
-		"synth": takes(text),
-	})},
-	"profile": {flags: union(measuring, rate, switches("quiet", "json", "user", "kernel", "no-idle", "off-cpu", "wall", "children",
-		"inline", "demangle"), map[string]flag{
-		"bpf-prog": takes(selector), "range": takes(text), "by": takes(text), "format": takes(text), "interval": takes(seconds), "show": takes(text),
-		"top": takes(number(0, 1<<30)), "call-graph": takes(text), "percent-limit": takes(text),
-	})},
-	"top": {selector: true, flags: union(targets, rate, switches("once", "g", "json"), map[string]flag{
-		"by": takes(text), "delay": takes(seconds), "iterations": takes(number(1, 1<<30)), "sort": takes(text),
-	})},
-	"prog list": {selector: true, flags: union(switches("json"), map[string]flag{"interval": takes(number(10, maxMS)), "sort": takes(text)})},
-	"prog show": {selector: true, flags: union(switches("json"), map[string]flag{"disassembler-style": takes(text)})},
-	"prog stats": {selector: true, flags: union(switches("json"), map[string]flag{
-		"count": takes(number(1, 1<<30)), "format": takes(text), "interval": takes(number(10, maxMS)),
-	})},
-	"prog watch": {flags: switches("json")},
-}
-
 // Commands returns the subcommands that clients may run.
-func Commands() []string { return slices.Sorted(maps.Keys(commands)) }
+func Commands() []string { return slices.Sorted(maps.Keys(commands())) }
 
 // Flags returns the flags of a subcommand that clients may give, and whether each may be without a value.
 func Flags(name string) map[string]bool {
 	bare := make(map[string]bool)
-	for flag, f := range commands[name].flags {
+	for flag, f := range commands()[name].flags {
 		bare[flag] = f.bare
 	}
 	return bare

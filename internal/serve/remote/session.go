@@ -245,7 +245,7 @@ func (s *session) listen(body *bufio.Reader) {
 // run runs bperf to its end.
 func (s *session) run(ctx context.Context) (*os.ProcessState, error) {
 	config := &s.server.config
-	args := append(strings.Fields(s.request.Command), commands[s.request.Command].own...)
+	args := append(strings.Fields(s.request.Command), commands()[s.request.Command].own...)
 	cmd := exec.Command(config.Program, append(args, s.request.Args...)...)
 	cmd.Args[0] = "bperf"
 	// The signal is sent when the thread ends that started the process, which is locked until the process has ended.

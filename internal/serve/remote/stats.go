@@ -73,7 +73,7 @@ type tally struct {
 
 func newTally() *tally {
 	t := &tally{started: make(map[string]uint64), ended: make(map[string][Outcomes]uint64)}
-	for command := range commands {
+	for command := range commands() {
 		t.started[command], t.ended[command] = 0, [Outcomes]uint64{}
 	}
 	return t

@@ -35,6 +35,7 @@ type File struct {
 	symbolsErr  error // why symbols are missing
 
 	goTable func() *pclntab.Table // the function table of a Go program, or nil
+	onlyGo  func() *pclntab.Table // the same, or nil if the file has other symbols
 
 	allowance *allowance.Allowance
 	taken     int64 // bytes of the allowance
@@ -86,10 +87,12 @@ func parse(path string, data []byte) (*File, error) {
 
 // fileOf returns the File of an image, without its debugging information.
 func fileOf(path string, i *image) *File {
-	return &File{path: path, image: i, goTable: sync.OnceValue(func() (t *pclntab.Table) {
+	f := &File{path: path, image: i, goTable: sync.OnceValue(func() (t *pclntab.Table) {
 		_ = guard(func() error { t = i.readGoTable(); return nil })
 		return t
 	})}
+	f.onlyGo = sync.OnceValue(f.findOnlyGo)
+	return f
 }
 
 func newImage(data []byte) (i *image, err error) {

@@ -126,6 +126,33 @@ func TestGoPrograms(t *testing.T) {
 	}
 }
 
+// TestOnlyGo compares the symbols that are found in a function table with the table of all symbols.
+func TestOnlyGo(t *testing.T) {
+	if f := open(t, buildGo(t)); f.onlyGo() != nil {
+		t.Error("the symbol table of a program is not searched")
+	}
+	f := open(t, buildGo(t, "-ldflags=-s -w"))
+	if f.onlyGo() == nil {
+		t.Fatal("the function table is not searched")
+	}
+	if err := f.SymbolsError(); err != nil || f.symbols != nil {
+		t.Errorf("a table of all symbols was made, or could not be: %v", err)
+	}
+	compared := 0
+	for want := range f.Symbols().All() {
+		for _, addr := range []uint64{want.Start - 1, want.Start, want.End - 1, want.End} {
+			want, isThere := f.Symbols().Find(addr)
+			if got, ok := f.Symbol(addr); got != want || ok != isThere {
+				t.Errorf("%#x is %+v, %v, want %+v, %v", addr, got, ok, want, isThere)
+			}
+			compared++
+		}
+	}
+	if compared < 1000 {
+		t.Errorf("compared only %d addresses", compared)
+	}
+}
+
 func isMain(name string) bool {
 	return len(name) > 5 && name[:5] == "main." && name != "main..inittask"
 }

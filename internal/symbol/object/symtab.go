@@ -6,9 +6,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bperf/bperf/internal/symbol"
+	"github.com/bperf/bperf/internal/symbol/pclntab"
 )
 
 // Symbols returns the symbols of .symtab, .dynsym, .gnu_debugdata and the debugging information, and those of PLT entries, which are named
@@ -82,27 +84,48 @@ func (f *File) takeMemory() error {
 	return nil
 }
 
-// whileReading returns the additional memory while symbols are read: mapped parts of the file, and the copy of names that leaves out
-// aliases.
-func (f *File) whileReading() int64 { return f.taken * 3 / 2 }
+// whileReading returns the additional memory while symbols are read: mapped parts of the file, and copies for sorting and of the names without
+// those of aliases.
+func (f *File) whileReading() int64 { return f.taken * 2 }
+
+// findOnlyGo returns the function table of a Go program, or nil if Symbols has more than its functions.
+func (f *File) findOnlyGo() *pclntab.Table {
+	has := func(kind elf.SectionType) bool { return f.image.elf.SectionByType(kind) != nil }
+	others := []string{".gnu_debugdata", ".plt", ".plt.sec", ".plt.got"}
+	if f.debug != nil || has(elf.SHT_SYMTAB) || has(elf.SHT_DYNSYM) ||
+		slices.ContainsFunc(others, func(name string) bool { return f.image.section(name) != nil }) {
+		return nil
+	}
+	return f.goTable()
+}
 
 // Load reads the symbols now instead of at the first lookup. With lines, it also reads the function table of a Go program.
 func (f *File) Load(lines bool) {
-	f.Symbols()
+	if f.onlyGo() == nil {
+		f.Symbols()
+	}
 	if lines {
 		f.goTable()
 	}
 }
 
-// SymbolsError returns the reason why Symbols is incomplete, or nil.
+// SymbolsError returns the reason why Symbol does not find all symbols, or nil.
 func (f *File) SymbolsError() error {
+	if f.onlyGo() != nil {
+		return nil
+	}
 	f.Symbols()
 	return f.symbolsErr
 }
 
-// Symbol returns the symbol that contains an address, and false if there is none. After the first call, it does not allocate.
-func (f *File) Symbol(addr uint64) (symbol.Symbol, bool) {
-	s, ok := f.Symbols().Find(addr)
+// Symbol returns the symbol that contains an address, and false if there is none. A file with nothing but a function table of Go is searched
+// there: making a table of all its symbols takes milliseconds. After the first call, Symbol allocates nothing but names.
+func (f *File) Symbol(addr uint64) (s symbol.Symbol, ok bool) {
+	if t := f.onlyGo(); t != nil {
+		_ = guard(func() error { s, ok = t.Symbol(addr); return nil })
+		return s, ok
+	}
+	s, ok = f.Symbols().Find(addr)
 	if ok && f.image.code.crosses(s.Start, addr) {
 		return symbol.Symbol{}, false
 	}

@@ -199,6 +199,15 @@ func (t *Table) AddTo(b *symbol.Builder) error {
 	return nil
 }
 
+// Symbol returns the function that contains pc as AddTo adds it, and false if there is none.
+func (t *Table) Symbol(pc uint64) (symbol.Symbol, bool) {
+	f, ok := t.find(pc)
+	if !ok {
+		return symbol.Symbol{}, false
+	}
+	return symbol.Symbol{Name: t.name(f), Start: f.start, End: f.end, Binding: symbol.Global}, true
+}
+
 // nameOf returns the name of a function, as a part of the table. It is empty if the function is broken.
 func (t *Table) nameOf(f function) []byte {
 	if f.data == nil || f.end < f.start {
