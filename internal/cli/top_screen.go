@@ -191,6 +191,8 @@ func (s topScreen) typeFilter(key tea.KeyPressMsg) topScreen {
 		s.typing = false
 	case "esc":
 		s.typing, s.filter = false, ""
+	case "ctrl+u":
+		s.filter = ""
 	case "backspace":
 		if letters := []rune(s.filter); len(letters) > 0 {
 			s.filter = string(letters[:len(letters)-1])

@@ -255,6 +255,7 @@ func TestTopKeys(t *testing.T) {
 		{keys: "/sd q", chosen: 0, filter: "sd q", typing: true},
 		{keys: "/SD_<enter>", chosen: 9, filter: "sd_"},
 		{keys: "/sx<backspace><backspace><backspace>sd<enter>", chosen: 9, filter: "sd"},
+		{keys: "/cil<ctrl+u>sd<enter>", chosen: 9, filter: "sd"},
 		{keys: "/sd<esc>", chosen: 8},
 		{keys: "/sd<enter><esc>", chosen: 8},
 		{keys: "/zzz<enter><enter><down>", chosen: 0, filter: "zzz"},
