@@ -38,4 +38,10 @@ func TestReportInTmux(t *testing.T) {
 			})
 		}
 	}
+	m := newTmux(t, 80, 24, nil, "report", "-i", recording, "--kallsyms", symbols, "--no-source", "-M", "intel")
+	m.awaitText(t, `line 1 of 14`)
+	m.press(t, toTheProgram+"a")
+	m.golden(t, "report-no-source", `Instructions of`, same)
+	m.press(t, "qq")
+	m.awaitEnd(t)
 }
