@@ -400,3 +400,12 @@ func TestTopInstructions(t *testing.T) {
 		t.Errorf("%d reads, %v", reads, s.drill)
 	}
 }
+
+// TestFoldNotes breaks a note between words, but nothing else.
+func TestFoldNotes(t *testing.T) {
+	lines := []string{"   1.00 :   1f: nop of a line that is long", "        : # its code cannot be read: open /proc/kcore", "        : # short"}
+	want := []string{lines[0], "        : # its code cannot", "        : # be read: open", "        : # /proc/kcore", lines[2]}
+	if diff := cmp.Diff(want, foldNotes(lines, 28)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

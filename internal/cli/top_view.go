@@ -170,8 +170,9 @@ func (s topScreen) drillLines() []string {
 		return append(lines, cut("reading …", s.width))
 	}
 	rows := s.drillRows()
-	first := max(0, min(s.drill.first, len(s.drill.lines)-rows))
-	for _, l := range s.drill.lines[first:min(first+rows, len(s.drill.lines))] {
+	text := foldNotes(s.drill.lines, s.width)
+	first := max(0, min(s.drill.first, len(text)-rows))
+	for _, l := range text[first:min(first+rows, len(text))] {
 		lines = append(lines, cut(l, s.width))
 	}
 	return lines
