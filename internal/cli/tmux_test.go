@@ -71,8 +71,8 @@ func (m *tmux) run(t *testing.T, args ...string) string {
 }
 
 // tmuxKeys are tmux's names of the keys that press accepts in angle brackets.
-var tmuxKeys = map[string]string{"enter": "Enter", "esc": "Escape", "space": "Space", "up": "Up", "down": "Down", "pgdown": "NPage", "home": "Home", "end": "End",
-	"backspace": "BSpace", "ctrl+u": "C-u"}
+var tmuxKeys = map[string]string{"enter": "Enter", "esc": "Escape", "space": "Space", "down": "Down", "end": "End", "backspace": "BSpace",
+	"ctrl+u": "C-u"}
 
 // press presses keys, given as for typed.
 func (m *tmux) press(t *testing.T, keys string) {
@@ -97,11 +97,11 @@ func (m *tmux) screen(t *testing.T) string {
 
 var (
 	tmuxStyle  = regexp.MustCompile(`\x1b\[([0-9;]*)m`)
-	tmuxStyles = map[string]string{"0": "", "39": "", "49": "", "1": "bold", "7": "reverse"} // there are no colours: 39 and 49 are the usual ones
+	tmuxStyles = map[string]string{"0": "", "39": "", "49": "", "1": "bold", "7": "reverse"} // 39 and 49 are the usual colours
 )
 
-// styled shows each line's styles. tmux writes a style only where it begins, which can be many lines before. Styles of blanks at the end of a
-// line are left out: tmux drops some of these blanks, depending on how they came there.
+// styled shows each line's styles. tmux writes a style only where it begins, which can be many lines before. Styles of blanks at the end of
+// a line are left out: tmux drops some of these blanks, depending on how they came there.
 func styled(screen string) string {
 	var b strings.Builder
 	style := ""

@@ -56,7 +56,7 @@ type topRow struct {
 	samples    uint64
 }
 
-// topCells are the widths of the columns before the name: shares, samples, object and, on a wide screen, the last intervals.
+// These are widths of what is in front of the name: shares and samples, the object and, on a wide screen, the last intervals.
 const topNumbers, topObject, topLast = 6 + 2 + 6 + 2 + 8, 20, 16
 
 // loadRow parses a line of the screen. masked is the line without what differs between runs.
@@ -67,17 +67,18 @@ func (m *tmux) loadRow(loads []split.Load, line string) (row topRow, masked stri
 	if m.columns >= 100 {
 		last = strings.Repeat("~", topLast) + columnGap
 	}
-	if len(letters) < at+topObject+len(columnGap)+len([]rune(last)) {
+	if len(letters) < at+topObject+len(columnGap)+len(last) {
 		return row, "", false
 	}
-	numbers, object, name := strings.Fields(string(letters[:at])), string(letters[at:at+topObject]), string(letters[at+topObject+len(columnGap)+len([]rune(last)):])
+	nameAt := at + topObject + len(columnGap) + len(last)
+	numbers, object, name := strings.Fields(string(letters[:at])), string(letters[at:at+topObject]), string(letters[nameAt:])
 	self, _ := os.Executable()
 	objects := map[string]string{"C": "split", "Go": printable.Middle(filepath.Base(self), topObject), "BPF": "bpf_prog "}
 	for i := range loads {
 		l := &loads[i]
 		one, three := strings.TrimPrefix(l.One, "_"), strings.TrimPrefix(l.Three, "_")
-		nameWidth := m.columns - at - topObject - len(columnGap) - len([]rune(last))
-		if row.three = name == printable.Middle(three, nameWidth); !row.three && name != printable.Middle(one, nameWidth) || !strings.HasPrefix(object, objects[l.Name]) {
+		row.three = name == printable.Middle(three, m.columns-nameAt)
+		if !row.three && name != printable.Middle(one, m.columns-nameAt) || !strings.HasPrefix(object, objects[l.Name]) {
 			continue
 		}
 		row.load = l
@@ -190,7 +191,8 @@ func TestTopFunctionsInTmux(t *testing.T) {
 	for _, size := range tmuxSizes {
 		t.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(t *testing.T) {
 			loads, shell, begin := startLoads(t, 2*time.Second)
-			m := newTmux(t, size[0], size[1], nil, "top", "--by", "function", "-e", "cpu-clock", "-F", "3999", "-g", "-d", "0.5", "-p", fmt.Sprint(shell.Process.Pid))
+			m := newTmux(t, size[0], size[1], nil, "top", "--by", "function", "-e", "cpu-clock", "-F", "3999", "-g", "-d", "0.5",
+				"-p", fmt.Sprint(shell.Process.Pid))
 			m.awaitText(t, `samples of cpu-clock`)
 			begin.Close()
 			shell.Wait() // its status is that of read
@@ -207,7 +209,7 @@ func TestTopFunctionsInTmux(t *testing.T) {
 				{"x/three", "top-typing", `names with: three_`, list},
 				{"<enter>", "top-filtered", `names with: three \(`, list},
 				{"<space>", "top-paused", `paused`, list},
-				{"<space>/<backspace><backspace><backspace><backspace><backspace>split three<enter><enter>", "top-callers", `Callers, in %`, m.maskDetails(loads)},
+				{"<space>/<ctrl+u>split three<enter><enter>", "top-callers", `Callers, in %`, m.maskDetails(loads)},
 			} {
 				m.press(t, step.keys)
 				m.golden(t, step.name, step.ready, step.mask)

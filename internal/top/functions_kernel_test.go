@@ -154,7 +154,8 @@ func TestInstructions(t *testing.T) {
 	}
 }
 
-// TestKernelInstructions chooses a function of the kernel. Where its code cannot be read, the text has the reason, and addresses with shares.
+// TestKernelInstructions chooses a function of the kernel. Where its code cannot be read, the text has the reason, and addresses with
+// shares.
 func TestKernelInstructions(t *testing.T) {
 	require.Root(t)
 	cmd := exec.Command(program.Program{Body: program.GetPPID, Times: 1 << 40}.Write(t))
