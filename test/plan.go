@@ -64,7 +64,7 @@ var raceRuns = map[string]*regexp.Regexp{
 		"Stat(Control|Counts|Functions|Programs|Record|Shared$)|Top)"),
 }
 
-var raceSkips = regexp.MustCompile("(BesidePerf|LikePerf|AsPerf|AsPerfDoes|OfPackagedPerf)$|" +
+var raceSkips = regexp.MustCompile("(BesidePerf|LikePerf|AsPerf|AsPerfDoes|OfPackagedPerf|TopFunctionsInTmux)$|" +
 	"^Test(BothWays|CommandLines|Functions|Truth|MiniDebugInfoBounds|PprofHasTheCode)$")
 
 // underRace reports whether the step race runs a test of a package, which is given by its path in the module.
@@ -93,6 +93,7 @@ var needed = map[string]string{
 	"fish":                 "fish",
 	"mount":                "mount",
 	"taskset":              "util-linux",
+	"tmux":                 "tmux",
 
 	"/usr/share/bash-completion/bash_completion": "bash-completion",
 }

@@ -2,8 +2,10 @@ package annotate
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/bperf/bperf/internal/procfs"
@@ -42,8 +44,22 @@ func openKernel(proc string) *liveKernel {
 		k.err = kernel.ErrHidden
 		return k
 	}
-	k.core, k.err = elf.Open(proc + "/kcore")
+	k.core, err = elf.Open(proc + "/kcore")
+	k.err = explainKcore(err)
 	return k
+}
+
+// explainKcore adds to an error of opening /proc/kcore why it is so and what can be done.
+func explainKcore(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: this kernel was built without it (CONFIG_PROC_KCORE)", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: run as root; with lockdown=confidentiality the kernel refuses root, too", err)
+	case errors.Is(err, io.EOF):
+		return errors.New("/proc/kcore is empty, as in containers, which hide it: run bperf outside, or in a privileged container")
+	}
+	return err
 }
 
 // has reports whether a symbol is still at the address that it has in the recording.

@@ -68,3 +68,23 @@ func TestLiveKernel(t *testing.T) {
 		t.Error("1 GiB was read")
 	}
 }
+
+// TestNoKcore reads a function where /proc/kcore does not exist, and where a container hides it.
+func TestNoKcore(t *testing.T) {
+	require.NoKernel(t)
+	proc := t.TempDir()
+	if err := os.WriteFile(proc+"/kallsyms", []byte("ffffffff81000000 T first\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := func(want string) {
+		t.Helper()
+		if _, err := openKernel(proc).read("first", 0xffffffff81000000, 0xffffffff81000010); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	check("no such file or directory: this kernel was built without it")
+	if err := os.WriteFile(proc+"/kcore", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("/proc/kcore is empty, as in containers")
+}

@@ -64,21 +64,36 @@ still has it at the same address.` + debuginfodHelp,
 	f.StringSliceVarP(&a.options.Modules, "dsos", "d", nil, "only functions of these `FILES`, modules or BPF functions")
 	f.StringVarP(&a.options.Program, "bpf-prog", "b", "", "only functions of this BPF `PROGRAM`: an ID, name or tag")
 	f.Var((*percentFlag)(&a.options.PercentLimit), "percent-limit", "leave out functions below `PERCENT` percent of all samples")
-	f.BoolVar(&a.source, "source", true, "show source lines: --no-source leaves them out")
-	f.StringVar(&a.options.Prefix, "prefix", "", "look for source files below `DIR`")
-	f.IntVar(&a.options.PrefixStrip, "prefix-strip", 0, "with --prefix, without the first `N` parts of their paths")
+	addCode(cmd, &a.source, &a.options, &a.text)
 	f.BoolVarP(&a.text.Lines, "print-line", "l", false, "print the lines with the most samples before each function")
 	f.BoolVarP(&a.text.FullPath, "full-paths", "P", false, "show whole paths of source files")
 	f.BoolVarP(&a.text.Samples, "show-nr-samples", "n", false, "show the number of samples instead of percentages")
 	f.BoolVar(&a.text.Periods, "show-total-period", false, "show the sum of the periods instead of percentages")
 	f.StringVar(&a.percentType, "percent-type", a.text.Shares.String(), "show percentages of local-period, local-hits, global-period or global-hits: `WHICH`")
-	f.BoolVar(&a.text.Bytes, "asm-raw", false, "show the bytes of instructions")
-	addStyle(cmd, &a.options.Style)
 	f.BoolVar(&a.options.SkipMissing, "skip-missing", false, "leave out functions whose code cannot be read")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print nothing but functions and errors")
 	addDump(f, &a.dump)
 	addPerfOptions(f, samplesPerfOptions, screenPerfOptions, annotatePerfOptions)
 	return cmd
+}
+
+// addCode adds the options for how code is shown, for which report has a key.
+func addCode(cmd *cobra.Command, source *bool, o *annotate.Options, text *annotate.TextOptions) {
+	f := cmd.Flags()
+	f.BoolVar(source, "source", true, "show source lines: --no-source leaves them out")
+	f.StringVar(&o.Prefix, "prefix", "", "look for source files below `DIR`")
+	f.IntVar(&o.PrefixStrip, "prefix-strip", 0, "with --prefix, without the first `N` parts of their paths")
+	f.BoolVar(&text.Bytes, "asm-raw", false, "show the bytes of instructions")
+	addStyle(cmd, &o.Style)
+}
+
+// checkCode returns an error for invalid options of addCode, and sets NoSource.
+func checkCode(source bool, o *annotate.Options) error {
+	if o.PrefixStrip < 0 || o.PrefixStrip > 0 && o.Prefix == "" {
+		return badOptionf("--prefix-strip is a number of parts of paths, and needs --prefix")
+	}
+	o.NoSource = !source
+	return checkStyle(o.Style)
 }
 
 // addStyle adds the option for the syntax of machine instructions.
@@ -104,13 +119,9 @@ func (a *annotateFlags) run(cmd *cobra.Command) error {
 	if a.text.Samples && a.text.Periods {
 		return badOptionf("--show-nr-samples and --show-total-period cannot be combined")
 	}
-	if a.options.PrefixStrip < 0 || a.options.PrefixStrip > 0 && a.options.Prefix == "" {
-		return badOptionf("--prefix-strip is a number of parts of paths, and needs --prefix")
-	}
-	if err := checkStyle(a.options.Style); err != nil {
+	if err := checkCode(a.source, &a.options); err != nil {
 		return err
 	}
-	a.options.NoSource = !a.source
 	if a.quiet {
 		cmd.SetErr(io.Discard)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bperf/bperf/test/fuse"
+	"github.com/bperf/bperf/test/split"
 )
 
 // serveFUSE is the environment variable that makes the test binary a FUSE server.
@@ -28,6 +29,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(Main(os.Args))
 	}
+	split.Main()
 	if os.Getenv(serveFUSE) != "" {
 		os.Exit(fuse.Main(os.Args[1:]))
 	}

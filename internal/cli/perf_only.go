@@ -107,11 +107,6 @@ var callsPerfOptions = []perfOption{
 }
 
 var reportPerfOptions = []perfOption{
-	{name: "disassembler-style", letter: "M", does: ignores, takes: needsValue, why: "bperf annotate has it"},
-	{name: "source", does: ignores, why: "bperf annotate has it"},
-	{name: "asm-raw", does: ignores, why: "bperf annotate has it"},
-	{name: "prefix", does: ignores, takes: needsValue, why: "bperf annotate has it"},
-	{name: "prefix-strip", does: ignores, takes: needsValue, why: "bperf annotate has it"},
 	{name: "latency", does: refuses, why: "bperf has no profiles by latency"},
 	{name: "parallelism", does: refuses, takes: needsValue, why: "bperf has no profiles by latency"},
 	{name: "branch-history", does: refuses, why: noBlocks},

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/bperf/bperf/internal/annotate"
 	"github.com/bperf/bperf/internal/printable"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/replay"
@@ -76,6 +77,9 @@ type reportFlags struct {
 	threads, totalCycles bool
 	branchStack          bool
 	stdio, tui           bool
+	source               bool
+	code                 annotate.Options     // of functions on the screen
+	codeText             annotate.TextOptions // likewise
 
 	report.Options
 }
@@ -155,6 +159,7 @@ func (f *reportFlags) add(cmd *cobra.Command) {
 	flags.StringVarP(&f.output, "output", "o", "", "write to `FILE`, in the format of its ending: "+strings.Join(endings(reportFormats), ", "))
 	flags.StringVar(&f.base, "diff", "", "show what has changed since `FILE`: a recording, or the output of --format pprof")
 	addHTTP(flags, &f.http)
+	addCode(cmd, &f.source, &f.code, &f.codeText)
 	flags.StringSliceVarP(&f.sort, "sort", "s", nil, "print a row for each value of `KEYS`, or with a plus sign also for each of more keys: "+strings.Join(report.Keys(), ", "))
 	flags.StringSliceVarP(&f.fields, "fields", "F", nil, "show `COLUMNS`: keys, and "+strings.Join(report.Fields(), ", "))
 	flags.StringVarP(&f.callGraph, "call-graph", "g", "graph,0.5", "show call trees as `STYLE`: graph, fractal, flat, folded or none, a limit in percent, "+
@@ -359,7 +364,7 @@ func (f *reportFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := firstError(f.checkModes(format), f.checkHTTP(cmd.Flags().Changed)); err != nil {
+	if err := firstError(f.checkModes(format), f.checkHTTP(cmd.Flags().Changed), checkCode(f.source, &f.code)); err != nil {
 		return err
 	}
 	conf, err := readConfig(func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) }, false)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bperf/bperf/internal/annotate"
 	"github.com/bperf/bperf/internal/profile"
 	"github.com/bperf/bperf/internal/replay"
 	"github.com/bperf/bperf/internal/report"
@@ -100,7 +99,8 @@ func (f *reportFlags) annotated(stdin io.Reader, function report.WalkFunction) (
 	if err := f.rereadable(); err != nil {
 		return "", err
 	}
-	a := annotateFlags{recordingFlags: f.input, options: annotate.Options{Symbol: function.Symbol, Modules: []string{function.Module}}}
+	a := annotateFlags{recordingFlags: f.input, options: f.code, text: f.codeText}
+	a.options.Symbol, a.options.Modules = function.Symbol, []string{function.Module}
 	a.noStacks, a.branches, a.weights, a.records, a.trace = false, false, false, nil, nil
 	found, err := a.report(stdin, io.Discard)
 	if err != nil {

@@ -180,7 +180,7 @@ func (s *reportScreen) pressPage(key string) {
 		s.page = nil
 	default:
 		room := s.pageRoom()
-		s.page.first = moved(key, s.page.first, room, len(s.page.lines)-room+1)
+		s.page.first = moved(key, s.page.first, room, len(foldNotes(s.page.lines, s.width))-room+1)
 	}
 }
 
@@ -427,9 +427,10 @@ func (s *reportScreen) annotated(f report.WalkFunction, text string, err error) 
 		return
 	}
 	p := &reportPage{title: "Instructions of " + f.Name, lines: strings.Split(strings.TrimRight(text, "\n"), "\n")}
-	at, _ := hottest(p.lines)
+	lines := foldNotes(p.lines, s.width)
+	at, _ := hottest(lines)
 	room := s.pageRoom()
-	p.first = max(0, min(at-room/2, len(p.lines)-room))
+	p.first = max(0, min(at-room/2, len(lines)-room))
 	s.page = p
 }
 

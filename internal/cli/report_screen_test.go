@@ -194,6 +194,7 @@ func TestReportScreen(t *testing.T) {
 		"program":         {80, 24, toTheProgram, ""},
 		"annotated":       {80, 24, toTheProgram + "a", ""},
 		"annotated-wide":  {200, 50, toTheProgram + "a", ""},
+		"annotated-intel": {80, 24, toTheProgram + "a", "-M intel --asm-raw"},
 		"unknown":         {80, 24, "/load-with<enter>a", ""},
 		"callers-only":    {80, 24, "/do_sys<enter>a", ""},
 		"typing":          {80, 24, "/Sch", ""},

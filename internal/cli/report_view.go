@@ -114,8 +114,9 @@ func (s *reportScreen) pageLines() []string {
 		}
 		lines = append(lines, bold+padded(cut(p.title, s.width), s.width)+plain, cut(keys, s.width), "")
 	}
-	first := max(0, min(p.first, len(p.lines)-s.pageRoom()))
-	for _, l := range p.lines[first:min(len(p.lines), first+s.pageRoom())] {
+	text := foldNotes(p.lines, s.width)
+	first := max(0, min(p.first, len(text)-s.pageRoom()))
+	for _, l := range text[first:min(len(text), first+s.pageRoom())] {
 		lines = append(lines, cut(l, s.width))
 	}
 	return lines

@@ -133,6 +133,36 @@ func cut(line string, width int) string {
 	return string([]rune(line)[:width-1]) + "…"
 }
 
+// noteMark is in front of a note of annotate, behind empty columns.
+const noteMark = " : # "
+
+// foldNotes breaks notes of annotate that are wider than the screen between words: they can say why there is no code. Other lines are cut
+// when they are drawn.
+func foldNotes(lines []string, width int) []string {
+	var folded []string
+	for _, line := range lines {
+		columns, note, is := strings.Cut(line, noteMark)
+		if is = is && strings.TrimLeft(columns, " ") == ""; !is || displaywidth.String(line) <= width {
+			folded = append(folded, line)
+			continue
+		}
+		head := columns + noteMark
+		part := head
+		for word := range strings.FieldsSeq(note) {
+			switch {
+			case part == head:
+				part += word
+			case displaywidth.String(part)+1+displaywidth.String(word) <= width:
+				part += " " + word
+			default:
+				folded, part = append(folded, part), head+word
+			}
+		}
+		folded = append(folded, part)
+	}
+	return folded
+}
+
 // terminalWidth returns the number of columns of a terminal, and 0 for other files.
 func terminalWidth(file any) int {
 	f, ok := file.(interface{ Fd() uintptr })

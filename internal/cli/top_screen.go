@@ -98,9 +98,10 @@ func (s topScreen) examineRow(d topDetail) tea.Cmd {
 func (s topScreen) examined(msg topExamined) topScreen {
 	d := *s.drill
 	d.lines = examinedLines(msg)
-	if at, any := hottest(d.lines); any && d.code && !d.moved {
+	lines := foldNotes(d.lines, s.width)
+	if at, any := hottest(lines); any && d.code && !d.moved {
 		room := s.drillRows()
-		d.first, d.moved = max(0, min(at-room/2, len(d.lines)-room)), true
+		d.first, d.moved = max(0, min(at-room/2, len(lines)-room)), true
 	}
 	s.drill = &d
 	return s
@@ -191,6 +192,8 @@ func (s topScreen) typeFilter(key tea.KeyPressMsg) topScreen {
 		s.typing = false
 	case "esc":
 		s.typing, s.filter = false, ""
+	case "ctrl+u":
+		s.filter = ""
 	case "backspace":
 		if letters := []rune(s.filter); len(letters) > 0 {
 			s.filter = string(letters[:len(letters)-1])
@@ -246,7 +249,7 @@ func (s topScreen) pressDrilled(key string) topScreen {
 		return s
 	}
 	d, room := *s.drill, s.drillRows()
-	d.first, d.moved = moved(key, d.first, room, len(d.lines)-room+1), true
+	d.first, d.moved = moved(key, d.first, room, len(foldNotes(d.lines, s.width))-room+1), true
 	s.drill = &d
 	return s
 }

@@ -255,6 +255,7 @@ func TestTopKeys(t *testing.T) {
 		{keys: "/sd q", chosen: 0, filter: "sd q", typing: true},
 		{keys: "/SD_<enter>", chosen: 9, filter: "sd_"},
 		{keys: "/sx<backspace><backspace><backspace>sd<enter>", chosen: 9, filter: "sd"},
+		{keys: "/cil<ctrl+u>sd<enter>", chosen: 9, filter: "sd"},
 		{keys: "/sd<esc>", chosen: 8},
 		{keys: "/sd<enter><esc>", chosen: 8},
 		{keys: "/zzz<enter><enter><down>", chosen: 0, filter: "zzz"},
@@ -397,5 +398,14 @@ func TestTopInstructions(t *testing.T) {
 	}
 	if s = press(s, "<esc>"); s.drill != nil || reads != 2 {
 		t.Errorf("%d reads, %v", reads, s.drill)
+	}
+}
+
+// TestFoldNotes breaks a note between words, but nothing else.
+func TestFoldNotes(t *testing.T) {
+	lines := []string{"   1.00 :   1f: nop of a line that is long", "        : # its code cannot be read: open /proc/kcore", "        : # short"}
+	want := []string{lines[0], "        : # its code cannot", "        : # be read: open", "        : # /proc/kcore", lines[2]}
+	if diff := cmp.Diff(want, foldNotes(lines, 28)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

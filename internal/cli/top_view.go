@@ -72,7 +72,7 @@ func (s topScreen) listKeys() string {
 		}
 	}
 	return text + " (again: turn)\n" +
-		"/ filter  enter details  " + s.codeKey() + "space pause  ? keys  up down pgup pgdn home end  q quit"
+		"/ filter  enter details  " + s.codeKey() + "space pause  ? keys  q quit  up down pgup pgdn home end"
 }
 
 func (s topScreen) codeKey() string {
@@ -91,11 +91,11 @@ func (s topScreen) helpLines() []string {
 			add(c.Key, "sort by "+c.Title+"; again: the other way round")
 		}
 	}
-	add("/", "show only names with the text that you type; enter ends typing, esc shows all")
+	add("/", "show only names with a text: enter ends typing, esc shows all")
 	add("space", "pause, and go on")
 	add("enter", "show details of the row")
 	if s.instructions != nil {
-		add("a", "show the instructions of the function, with their shares of its samples")
+		add("a", "show the function's instructions with shares of its samples")
 	}
 	add("up down, k j", "choose a row")
 	add("pgup pgdown", "choose a row of another page")
@@ -117,17 +117,17 @@ func (s topScreen) headText() []string {
 // state returns the time, the interval, and whether the screen is paused or filtered.
 func (s topScreen) state() string {
 	text := fmt.Sprintf("%s, %.3f s", seconds(s.shown.Time), s.shown.Window.Seconds())
+	switch {
+	case s.typing: // first, so that narrow screens show what the user types
+		text += "; names with: " + printable.Text(s.filter) + "_"
+	case s.filter != "":
+		text += "; names with: " + printable.Text(s.filter) + " (esc: all)"
+	}
 	if s.paused {
 		text += "; paused, space goes on"
 	}
 	if s.over {
 		text += "; all that was sampled has ended"
-	}
-	switch {
-	case s.typing:
-		text += "; names with: " + printable.Text(s.filter) + "_"
-	case s.filter != "":
-		text += "; names with: " + printable.Text(s.filter) + " (esc: all)"
 	}
 	return text
 }
@@ -170,8 +170,9 @@ func (s topScreen) drillLines() []string {
 		return append(lines, cut("reading …", s.width))
 	}
 	rows := s.drillRows()
-	first := max(0, min(s.drill.first, len(s.drill.lines)-rows))
-	for _, l := range s.drill.lines[first:min(first+rows, len(s.drill.lines))] {
+	text := foldNotes(s.drill.lines, s.width)
+	first := max(0, min(s.drill.first, len(text)-rows))
+	for _, l := range text[first:min(first+rows, len(text))] {
 		lines = append(lines, cut(l, s.width))
 	}
 	return lines

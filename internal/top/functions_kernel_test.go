@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"io"
 	"math"
@@ -143,7 +144,7 @@ func TestInstructions(t *testing.T) {
 		for last == 0 && err == nil { // the last interval can be without samples
 			nextOf(t, f)
 			text, err = f.Instructions(id)
-			last, all = sharesOf(text)
+			last, all = sharesOf(instructionLine, text)
 		}
 		if err != nil || math.Abs(last-100) > 2 || math.Abs(all-100) > 2 || !strings.Contains(text, ">:\n") {
 			t.Errorf("%s: %v, %.2f and %.2f %% of the samples are in\n%s", l.Name, err, last, all, text)
@@ -153,12 +154,61 @@ func TestInstructions(t *testing.T) {
 	}
 }
 
+// TestKernelInstructions chooses a function of the kernel. Where its code cannot be read, the text has the reason, and addresses with
+// shares.
+func TestKernelInstructions(t *testing.T) {
+	require.Root(t)
+	cmd := exec.Command(program.Program{Body: program.GetPPID, Times: 1 << 40}.Write(t))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	f := openFunctions(t, target.Spec{PIDs: []int{cmd.Process.Pid}}, false)
+	id, name, most := uint64(0), "", 0.0
+	for id == 0 {
+		for _, row := range nextOf(t, f).Rows {
+			if in, found := strings.CutPrefix(row.Name, "[kernel] "); found && in != nameless && row.Cells[0].Value > most {
+				id, name, most = row.ID, in, row.Cells[0].Value
+			}
+		}
+	}
+	text, err := f.Instructions(id)
+	if err != nil || !strings.Contains(text, "There is none yet") {
+		t.Errorf("when %s is chosen: %v, %s", name, err, text)
+	}
+	line, wants := instructionLine, []string{"<" + name + ">:\n"}
+	if core, err := elf.Open("/proc/kcore"); err == nil {
+		core.Close()
+	} else {
+		line = addressLine
+		wants = append(wants, "its code cannot be read from the kernel that runs: ", "/proc/kcore")
+	}
+	var last, all float64
+	for last == 0 && err == nil {
+		nextOf(t, f)
+		text, err = f.Instructions(id)
+		last, all = sharesOf(line, text)
+	}
+	if err != nil || math.Abs(last-100) > 2 || math.Abs(all-100) > 2 {
+		t.Errorf("%v, %.2f and %.2f %% of the samples are in\n%s", err, last, all, text)
+	}
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+}
+
+// addressLine matches the address of an instruction that could not be read, with its shares.
+var addressLine = regexp.MustCompile(`(?m)^ +(\d+\.\d\d) +(\d+\.\d\d) :   [0-9a-f]+:$`)
+
 // instructionLine matches an instruction with its shares.
 var instructionLine = regexp.MustCompile(`(?m)^ +(\d+\.\d\d) +(\d+\.\d\d) :   [0-9a-f]+:\t\w`)
 
-// sharesOf sums up the shares of instructions.
-func sharesOf(text string) (last, all float64) {
-	for _, m := range instructionLine.FindAllStringSubmatch(text, -1) {
+// sharesOf sums up the shares in lines that match.
+func sharesOf(line *regexp.Regexp, text string) (last, all float64) {
+	for _, m := range line.FindAllStringSubmatch(text, -1) {
 		l, _ := strconv.ParseFloat(m[1], 64)
 		a, _ := strconv.ParseFloat(m[2], 64)
 		last, all = last+l, all+a

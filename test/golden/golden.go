@@ -12,6 +12,9 @@ import (
 // update is a flag of each test binary that imports the package: go test PACKAGE -update
 var update = flag.Bool("update", false, "write the golden files")
 
+// Updating reports whether Compare writes golden files.
+func Updating() bool { return *update }
+
 // Compare fails the test if got differs from the file's content. With -update, it writes got to the file first.
 func Compare(t testing.TB, path, got string) {
 	t.Helper()
