@@ -46,7 +46,8 @@ func buildGo(t testing.TB, flags ...string) string {
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(goProgram), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, dir, "go", slices.Concat([]string{"build", "-o", "program"}, flags, []string{"main.go"})...)
+	// A setting of the user (GOFLAGS=-trimpath) would change the names of files.
+	run(t, dir, "go", slices.Concat([]string{"build", "-trimpath=false", "-o", "program"}, flags, []string{"main.go"})...)
 	return filepath.Join(dir, "program")
 }
 
