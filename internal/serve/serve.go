@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/kernel"
@@ -267,9 +269,7 @@ func (d *Daemon) open(s *settings.Settings, most int) (*node.Collector, error) {
 
 // use makes the daemon use these settings and this collector, which began to count then.
 func (d *Daemon) use(s *settings.Settings, collector *node.Collector, began time.Time) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics.New(d.Snapshot, s.SeriesLimit))
-	d.current.Store(&generation{s, collector, began, prometheus.Gatherers{d.own, registry}})
+	d.current.Store(&generation{s, collector, began, both{d.own, metrics.New(d.Snapshot, s.SeriesLimit)}})
 }
 
 // errStarting is the error of Snapshot until counting has begun.
@@ -344,6 +344,19 @@ func (d *Daemon) Reload() error {
 	return nil
 }
 
+// both gathers two sets of metrics that have no family in common. prometheus.Gatherers would check each series.
+type both [2]prometheus.Gatherer
+
+// Gather implements prometheus.Gatherer. The families are sorted by name.
+func (b both) Gather() (all []*dto.MetricFamily, err error) {
+	for _, g := range b {
+		families, failed := g.Gather()
+		all, err = append(all, families...), errors.Join(err, failed)
+	}
+	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return all, err
+}
+
 // unchangeable returns an error if a key changed that needs a restart.
 func unchangeable(before, after *settings.Settings) error {
 	for _, key := range []struct {
@@ -390,5 +403,6 @@ func (r *reloads) failed() { r.successful.Set(0) }
 
 // metricsOptions bound what one scrape takes.
 func (d *Daemon) metricsOptions() promhttp.HandlerOpts {
-	return promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelError), ErrorHandling: promhttp.HTTPErrorOnError}
+	return promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelError), ErrorHandling: promhttp.HTTPErrorOnError,
+		DisableCompression: true}
 }
