@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -76,7 +77,7 @@ func (b *budgeting) begin(limits budget.Limits, all budget.Plan, pushed bool) {
 	b.controller = budget.New(limits, len(b.ladder)-1)
 	b.last, b.changing = cost{}, true // the start is no measure of what follows
 	b.status.Store(&budget.Status{Limits: limits, All: all, Plan: all})
-	debug.SetMemoryLimit(goMemoryLimit(limits.Memory, b.memoryLimit))
+	debug.SetMemoryLimit(goMemoryLimit(limits.Memory, liveHeap(), b.memoryLimit))
 }
 
 // end undoes what concerns the whole process.
@@ -84,11 +85,24 @@ func (b *budgeting) end() { debug.SetMemoryLimit(b.memoryLimit) }
 
 // goMemoryLimit returns the limit for the Go runtime, which makes it collect garbage earlier. It is below the budget, because it is not a
 // strict one, and so much that memory at the limit does not keep the level up. without is the limit without budget.
-func goMemoryLimit(memory uint64, without int64) int64 {
+//
+// live are the bytes of the heap that are in use. When little more than these is allowed, the runtime spends half of the time on collecting
+// garbage, without success. Then it gets more room: the level, and not the runtime, is to bring the memory down.
+func goMemoryLimit(memory, live uint64, without int64) int64 {
 	if memory == 0 {
 		return without
 	}
-	return min(int64(memory/8*7), without)
+	return min(int64(max(memory/8*7, live+live/2+leastRoom)), without)
+}
+
+// leastRoom is the room for garbage and for what the Go runtime itself takes, in bytes.
+const leastRoom = 8 << 20
+
+// liveHeap returns the bytes of the heap that the last garbage collection found in use.
+func liveHeap() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 // next ends a period, and returns the plan of the next one. settled says that the last plan has taken effect.
@@ -99,6 +113,7 @@ func (b *budgeting) next(settled bool) budget.Plan {
 	}
 	b.failed = err != nil
 	last := b.status.Load()
+	debug.SetMemoryLimit(goMemoryLimit(last.Limits.Memory, liveHeap(), b.memoryLimit))
 	status := budget.Status{Limits: last.Limits, All: last.All, Why: last.Why}
 	m := budget.Measurement{Pending: b.changing || !settled}
 	if err == nil {

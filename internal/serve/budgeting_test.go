@@ -203,6 +203,22 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// TestGoMemoryLimit checks that the Go runtime never gets so little memory that it collects garbage all the time.
+func TestGoMemoryLimit(t *testing.T) {
+	require.NoKernel(t)
+	for _, test := range []struct {
+		memory, live  uint64
+		without, want int64
+	}{
+		{64 << 20, 0, math.MaxInt64, 56 << 20}, {64 << 20, 32 << 20, math.MaxInt64, 56 << 20}, {64 << 20, 60 << 20, math.MaxInt64, 98 << 20},
+		{64 << 20, 60 << 20, 10 << 20, 10 << 20}, {0, 60 << 20, 10 << 20, 10 << 20},
+	} {
+		if got := goMemoryLimit(test.memory, test.live, test.without); got != test.want {
+			t.Errorf("a budget of %d bytes, and %d in use: %d, want %d", test.memory, test.live, got, test.want)
+		}
+	}
+}
+
 // TestBudgetReload checks that a reload with another budget begins at level 0, and sets the limit of the Go runtime.
 func TestBudgetReload(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
@@ -276,18 +292,6 @@ func TestShares(t *testing.T) {
 			if v.got.Known != v.want.Known || math.Abs(v.got.Of-v.want.Of) > 1e-12 {
 				t.Errorf("%s: %+v, want %+v", test.name, v.got, v.want)
 			}
-		}
-	}
-}
-
-func TestGoMemoryLimit(t *testing.T) {
-	require.NoKernel(t)
-	for _, test := range []struct {
-		memory        uint64
-		without, want int64
-	}{{64 << 20, math.MaxInt64, 56 << 20}, {64 << 20, 10 << 20, 10 << 20}, {0, 10 << 20, 10 << 20}} {
-		if got := goMemoryLimit(test.memory, test.without); got != test.want {
-			t.Errorf("%d bytes: %d", test.memory, got)
 		}
 	}
 }
