@@ -26,15 +26,17 @@ const (
 
 // drawUsage draws what the daemon took over time: its share of the CPUs, and its memory.
 func drawUsage(all []usage) []byte {
-	var cpu, rss, anon []float64
+	var cpu, rss, anon, forks []float64
 	for i := range all[1:] {
 		now := all[i+1]
 		cpu, rss, anon = append(cpu, 100*now.share(all[i])), append(rss, now.anon+now.file), append(anon, now.anon)
+		forks = append(forks, (now.forks-all[i].forks)/now.at.Sub(all[i].at).Seconds())
 	}
 	minutes := all[len(all)-1].at.Sub(all[0].at).Minutes()
 	return draw(minutes, []panel{
 		{"CPU time, % of all CPUs", 2, 0.5, []line{{"", "#1f6feb", cpu}}},
 		{"memory, MiB", 100, 64, []line{{"resident", "#1f6feb", rss}, {"without pages of files", "#d2691e", anon}}},
+		{"processes and threads that the machine started in a second", 200, 0, []line{{"", "#1f6feb", forks}}},
 	})
 }
 
