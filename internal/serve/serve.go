@@ -23,6 +23,7 @@ import (
 
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/serve/budget"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/kubelet"
 	"github.com/bperf/bperf/internal/serve/metrics"
@@ -210,7 +211,7 @@ func (d *Daemon) examine() {
 // start begins to count.
 func (d *Daemon) start() error {
 	began := time.Now()
-	collector, err := d.open(d.settings, 0)
+	collector, err := d.open(d.settings, budget.Plan{Switches: true})
 	if err != nil {
 		return fmt.Errorf("count on this node: %w", err)
 	}
@@ -257,9 +258,9 @@ func (d *Daemon) wait(ctx context.Context, reload <-chan os.Signal, served <-cha
 	}
 }
 
-// open opens a collector for the settings. It counts the first most events; 0 for all.
-func (d *Daemon) open(s *settings.Settings, most int) (*node.Collector, error) {
-	config := node.Config{Events: s.Events, Most: most, Share: shared.Dir, Inside: node.Inside(s.Inside),
+// open opens a collector for the settings. Of a plan, it follows the number of events, 0 for all, and whether anything runs at switches.
+func (d *Daemon) open(s *settings.Settings, plan budget.Plan) (*node.Collector, error) {
+	config := node.Config{Events: s.Events, Most: plan.Events, NoContainers: !plan.Switches, Share: shared.Dir, Inside: node.Inside(s.Inside),
 		Duty: node.Duty{For: s.Statistics.On, Every: s.Statistics.Every}}
 	if d.kubelet != nil {
 		config.Names = d.kubelet.Complete
@@ -324,7 +325,7 @@ func (d *Daemon) Reload() error {
 		s.Budget.Limits != g.settings.Budget.Limits || !reflect.DeepEqual(s.Inside, g.settings.Inside)
 	if recount {
 		began = time.Now()
-		if collector, err = d.open(s, 0); err != nil {
+		if collector, err = d.open(s, budget.Plan{Switches: true}); err != nil {
 			return fmt.Errorf("count on this node: %w", err)
 		}
 	}
