@@ -65,7 +65,7 @@ var raceRuns = map[string]*regexp.Regexp{
 }
 
 var raceSkips = regexp.MustCompile("(BesidePerf|LikePerf|AsPerf|AsPerfDoes|OfPackagedPerf|TopFunctionsInTmux)$|" +
-	"^Test(BothWays|CommandLines|Functions|Truth|MiniDebugInfoBounds|PprofHasTheCode)$")
+	"^Test(BothWays|CommandLines|Functions|Truth|MiniDebugInfoBounds|PprofHasTheCode|Storm)$")
 
 // underRace reports whether the step race runs a test of a package, which is given by its path in the module.
 func underRace(pkg, test string) bool {

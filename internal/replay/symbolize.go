@@ -458,9 +458,10 @@ func (u *userFile) symbol(file *object.File, s symbol.Symbol, shift uint64) *Sym
 		if u.known == nil {
 			u.known = map[uint64]*Symbol{}
 		}
-		known = &Symbol{Name: s.Name, Linkage: s.Name, Start: start, End: s.End + shift, Module: u.module}
+		name := strings.Clone(s.Name) // profiles keep it, and the names of all symbols of the file must not stay with it
+		known = &Symbol{Name: name, Linkage: name, Start: start, End: s.End + shift, Module: u.module}
 		if !u.replay.options.Mangled {
-			known.Name = symbol.Demangle(s.Name)
+			known.Name = symbol.Demangle(name)
 		}
 		if u.replay.options.Lines {
 			known.StartLine = startLine(file, s)

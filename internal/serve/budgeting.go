@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -74,9 +75,10 @@ func (d *Daemon) cost() (cost, error) {
 func (b *budgeting) begin(limits budget.Limits, all budget.Plan, pushed bool) {
 	b.ladder = budget.Ladder(all, pushed)
 	b.controller = budget.New(limits, len(b.ladder)-1)
+	b.controller.LastForCPU()
 	b.last, b.changing = cost{}, true // the start is no measure of what follows
 	b.status.Store(&budget.Status{Limits: limits, All: all, Plan: all})
-	debug.SetMemoryLimit(goMemoryLimit(limits.Memory, b.memoryLimit))
+	debug.SetMemoryLimit(goMemoryLimit(limits.Memory, liveHeap(), b.memoryLimit))
 }
 
 // end undoes what concerns the whole process.
@@ -84,11 +86,24 @@ func (b *budgeting) end() { debug.SetMemoryLimit(b.memoryLimit) }
 
 // goMemoryLimit returns the limit for the Go runtime, which makes it collect garbage earlier. It is below the budget, because it is not a
 // strict one, and so much that memory at the limit does not keep the level up. without is the limit without budget.
-func goMemoryLimit(memory uint64, without int64) int64 {
+//
+// live are the bytes of the heap that are in use. When little more than these is allowed, the runtime spends half of the time on collecting
+// garbage, without success. Then it gets more room: the level, and not the runtime, is to bring the memory down.
+func goMemoryLimit(memory, live uint64, without int64) int64 {
 	if memory == 0 {
 		return without
 	}
-	return min(int64(memory/8*7), without)
+	return min(int64(max(memory/4*3, live+live/2+leastRoom)), without)
+}
+
+// leastRoom is the room for garbage and for what the Go runtime itself takes, in bytes.
+const leastRoom = 8 << 20
+
+// liveHeap returns the bytes of the heap that the last garbage collection found in use.
+func liveHeap() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 // next ends a period, and returns the plan of the next one. settled says that the last plan has taken effect.
@@ -99,13 +114,21 @@ func (b *budgeting) next(settled bool) budget.Plan {
 	}
 	b.failed = err != nil
 	last := b.status.Load()
+	debug.SetMemoryLimit(goMemoryLimit(last.Limits.Memory, liveHeap(), b.memoryLimit))
 	status := budget.Status{Limits: last.Limits, All: last.All, Why: last.Why}
 	m := budget.Measurement{Pending: b.changing || !settled}
 	if err == nil {
-		if now.perSwitch > 0 {
+		switch {
+		case !last.Plan.Switches:
+			b.perSwitch = 0
+		case now.perSwitch > 0:
 			b.perSwitch = now.perSwitch
 		}
 		shares(&status, &b.last, &now, b.perSwitch)
+		if !last.Plan.Switches { // none of its programs runs
+			status.Programs = status.Process
+			status.Programs.Of = 0
+		}
 		status.Memory = budget.Known(float64(now.memory))
 		m.CPU, m.Memory = status.CPU(), status.Memory
 	}
@@ -121,7 +144,7 @@ func (b *budgeting) next(settled bool) budget.Plan {
 	b.status.Store(&status)
 	b.changing = status.Level != before || !settled
 	plan := status.Plan
-	details := []any{"level", status.Level, "frequency", plan.Frequency, "inside", plan.Inside, "events", plan.Events, "profile", plan.Profile,
+	details := []any{"level", status.Level, "frequency", plan.Frequency, "inside", plan.Inside, "events", plan.Events, "profile", plan.Profile, "containers", plan.Switches,
 		"cpu", fmt.Sprintf("%.2f%%", 100*m.CPU.Of), "memory", fmt.Sprintf("%.1fM", m.Memory.Of/(1<<20))}
 	switch {
 	case status.Level > before:
@@ -160,7 +183,7 @@ func shares(s *budget.Status, before, now *cost, perSwitch float64) {
 
 // wanted returns the plan of what the settings ask for.
 func (d *Daemon) wanted(s *settings.Settings, collector *node.Collector) budget.Plan {
-	p := budget.Plan{Inside: s.Inside.Programs != "", Events: collector.Counted(), Profile: d.profile != nil}
+	p := budget.Plan{Inside: s.Inside.Programs != "", Events: collector.Counted(), Profile: d.profile != nil, Switches: true}
 	if s.Profile.Event != "" {
 		p.Frequency = s.Profile.Frequency
 	}
@@ -191,21 +214,21 @@ func (d *Daemon) keepBudget() {
 	g := d.current.Load()
 	plan := d.budget.next(d.profile == nil || d.profile.Settled())
 	d.setRate(g.settings, plan)
-	if plan.Events == g.collector.Counted() {
+	if plan.Events == g.collector.Counted() && plan.Switches == g.collector.Switches() {
 		d.setInside(g.collector, plan)
 		return
 	}
 	began := time.Now()
-	collector, err := d.open(g.settings, plan.Events)
+	collector, err := d.open(g.settings, plan)
 	if err != nil {
 		d.budget.changing = true
-		d.log.Warn("the number of events stays: the counters of another number cannot be opened", "error", err)
+		d.log.Warn("what is counted stays: other counters cannot be opened", "error", err)
 		return
 	}
 	d.setInside(collector, plan)
 	d.use(g.settings, collector, began)
 	if err := g.collector.Close(); err != nil {
-		d.log.Warn("close the counters of another number of events", "error", err)
+		d.log.Warn("close the counters that were replaced", "error", err)
 	}
 }
 
@@ -266,6 +289,7 @@ func (b *budgeting) Collect(out chan<- prometheus.Metric) {
 	send(givenUpDesc, givenUp.Inside, "inside_bpf_programs")
 	send(givenUpDesc, givenUp.Events, "events")
 	send(givenUpDesc, givenUp.Stacks, "stacks")
+	send(givenUpDesc, givenUp.Containers, "containers")
 	if s.Limits.CPU > 0 {
 		send(cpuLimitDesc, s.Limits.CPU)
 	}

@@ -121,11 +121,10 @@ func (s *simulated) metrics() string {
 	return b.String()
 }
 
-// drawn returns the page.
-func (s *simulated) drawn() string {
-	s.t.Helper()
+// drawn returns the page of a daemon.
+func drawn(d *Daemon) string {
 	w := httptest.NewRecorder()
-	s.page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	d.page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	return w.Body.String()
 }
 
@@ -169,7 +168,7 @@ func TestBudget(t *testing.T) {
 	if got := s.budget.status.Load(); !strings.HasSuffix(got.Why, " bperf took 1.20 % of the CPU time (the budget is 1 %)") || got.All.Events != 2 {
 		t.Errorf("at level 5: %+v", got)
 	}
-	if got := s.drawn(); !strings.Contains(got, "<strong class=\"bad\">the profile; events: the first 1 of 2 are counted</strong> <small>level 5: at ") {
+	if got := drawn(s.Daemon); !strings.Contains(got, "<strong class=\"bad\">the profile; events: the first 1 of 2 are counted</strong> <small>level 5: at ") {
 		t.Errorf("the page at level 5:\n%s", got)
 	}
 
@@ -194,11 +193,27 @@ func TestBudget(t *testing.T) {
 	log := s.log.String()
 	for text, times := range map[string]int{
 		"over the budget: bperf gives up something": 5, "under the budget: bperf takes up something again": 5,
-		"the cost of bperf is not known":                                                1,
-		"level=4 frequency=2 inside=false events=1 profile=true cpu=1.20% memory=40.0M": 1, "level=ERROR": 0,
+		"the cost of bperf is not known": 1,
+		"level=4 frequency=2 inside=false events=1 profile=true containers=true cpu=1.20% memory=40.0M": 1, "level=ERROR": 0,
 	} {
 		if n := strings.Count(log, text); n != times {
 			t.Errorf("%q is there %d times, want %d:\n%s", text, n, times, log)
+		}
+	}
+}
+
+// TestGoMemoryLimit checks that the Go runtime never gets so little memory that it collects garbage all the time.
+func TestGoMemoryLimit(t *testing.T) {
+	require.NoKernel(t)
+	for _, test := range []struct {
+		memory, live  uint64
+		without, want int64
+	}{
+		{64 << 20, 0, math.MaxInt64, 48 << 20}, {64 << 20, 26 << 20, math.MaxInt64, 48 << 20}, {64 << 20, 60 << 20, math.MaxInt64, 98 << 20},
+		{64 << 20, 60 << 20, 10 << 20, 10 << 20}, {0, 60 << 20, 10 << 20, 10 << 20},
+	} {
+		if got := goMemoryLimit(test.memory, test.live, test.without); got != test.want {
+			t.Errorf("a budget of %d bytes, and %d in use: %d, want %d", test.memory, test.live, got, test.want)
 		}
 	}
 }
@@ -209,7 +224,7 @@ func TestBudgetReload(t *testing.T) {
 	s := simulate(t, "events: [page-faults, cpu-migrations]\nprofile: {event: \"\"}\nbudget: {memory: 40M}\n")
 	s.now.memory = 41 << 20
 	s.until(0, 0, "bperf_budget_level 1\n", `bperf_event_supported{event="cpu-migrations",reason="`+node.GivenUp+`"} 0`)
-	if got := debug.SetMemoryLimit(-1); got != 35<<20 {
+	if got := debug.SetMemoryLimit(-1); got != 30<<20 {
 		t.Errorf("the memory limit of the Go runtime is %d bytes", got)
 	}
 	check(t, os.WriteFile(s.config.Path, []byte("events: [page-faults, cpu-migrations]\nprofile: {event: \"\"}\nbudget: {memory: 0, cpu: 0}\n"), 0o600))
@@ -276,18 +291,6 @@ func TestShares(t *testing.T) {
 			if v.got.Known != v.want.Known || math.Abs(v.got.Of-v.want.Of) > 1e-12 {
 				t.Errorf("%s: %+v, want %+v", test.name, v.got, v.want)
 			}
-		}
-	}
-}
-
-func TestGoMemoryLimit(t *testing.T) {
-	require.NoKernel(t)
-	for _, test := range []struct {
-		memory        uint64
-		without, want int64
-	}{{64 << 20, math.MaxInt64, 56 << 20}, {64 << 20, 10 << 20, 10 << 20}, {0, 10 << 20, 10 << 20}} {
-		if got := goMemoryLimit(test.memory, test.without); got != test.want {
-			t.Errorf("%d bytes: %d", test.memory, got)
 		}
 	}
 }

@@ -27,10 +27,10 @@ func TestKubeletFails(t *testing.T) {
 	if strings.Contains(metrics, "bperf_kubelet_last_success") {
 		t.Error("there is a time of success without one")
 	}
-	for !strings.Contains(s.drawn(), "What does not work here") { // the first snapshot
+	for !strings.Contains(drawn(s.Daemon), "What does not work here") { // the first snapshot
 		time.Sleep(time.Millisecond)
 	}
-	if page := s.drawn(); !strings.Contains(page, "New containers may have no names: ask "+refuses.URL+"/pods for the pods: the answer is 401 Unauthorized") {
+	if page := drawn(s.Daemon); !strings.Contains(page, "New containers may have no names: ask "+refuses.URL+"/pods for the pods: the answer is 401 Unauthorized") {
 		t.Errorf("the page does not say why:\n%s", page)
 	}
 }

@@ -27,7 +27,7 @@ func newProfiling(s *settings.Settings, log *slog.Logger, find func(uint64) (con
 	p := &profiling{servers: to}
 	var err error
 	p.Profiler, err = profiles.New(profiles.Config{Events: s.Profile.Event, Frequency: s.Profile.Frequency, OffCPU: s.Profile.OffCPU,
-		Every: s.Profile.Every, Container: find, Each: p.push, Debuginfod: fetch, Log: log, Keep: keep(s.Budget.Limits.Memory)})
+		Every: s.Profile.Every, Container: find, Each: p.push, Debuginfod: fetch, Log: log, Keep: keep(s.Budget.Limits.Memory), Symbols: symbols(s.Budget.Limits.Memory)})
 	if err != nil {
 		return nil, fmt.Errorf("profile: %w", err)
 	}
@@ -40,6 +40,14 @@ func keep(memory uint64) uint64 {
 		return profiles.DefaultKeep
 	}
 	return min(memory/8, profiles.DefaultKeep)
+}
+
+// symbols returns the bytes for symbols: a quarter of the memory budget, at most the default. They can take twice as much while they are read.
+func symbols(memory uint64) int64 {
+	if memory == 0 {
+		return profiles.DefaultSymbols
+	}
+	return int64(min(memory/4, profiles.DefaultSymbols))
 }
 
 // push queues the profiles of a window.

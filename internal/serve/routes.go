@@ -1,8 +1,11 @@
 package serve
 
 import (
+	"compress/gzip"
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -66,5 +69,58 @@ func (d *Daemon) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, errStarting.Error(), http.StatusServiceUnavailable)
 		return
 	}
+	if takesGzip(r.Header) {
+		z := &gzipResponse{ResponseWriter: w}
+		defer z.close()
+		w = z
+	}
 	promhttp.HandlerFor(g.metrics, d.metricsOptions()).ServeHTTP(w, r)
+}
+
+// takesGzip reports whether a client accepts compressed answers.
+func takesGzip(h http.Header) bool {
+	for coding := range strings.SplitSeq(h.Get("Accept-Encoding"), ",") {
+		name, quality, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
+		if name == "gzip" {
+			q, err := strconv.ParseFloat(strings.TrimPrefix(quality, "q="), 64)
+			return err != nil || q > 0
+		}
+	}
+	return false
+}
+
+// gzipResponse compresses an answer with status 200. promhttp compresses too, at a level that takes three times the CPU time for a third
+// fewer bytes.
+type gzipResponse struct {
+	http.ResponseWriter
+	to *gzip.Writer // nil before the first byte, and for other answers
+	is bool         // an answer has begun
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (z *gzipResponse) WriteHeader(status int) {
+	if z.is = true; status == http.StatusOK {
+		z.Header().Set("Content-Encoding", "gzip")
+		z.Header().Add("Vary", "Accept-Encoding")
+		z.to, _ = gzip.NewWriterLevel(z.ResponseWriter, gzip.BestSpeed) // the level is valid
+	}
+	z.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements io.Writer.
+func (z *gzipResponse) Write(b []byte) (int, error) {
+	if !z.is {
+		z.WriteHeader(http.StatusOK)
+	}
+	if z.to == nil {
+		return z.ResponseWriter.Write(b)
+	}
+	return z.to.Write(b)
+}
+
+// close ends the answer. An error means that the client went away.
+func (z *gzipResponse) close() {
+	if z.to != nil {
+		_ = z.to.Close()
+	}
 }

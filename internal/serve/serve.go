@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,9 +19,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/kernel"
+	"github.com/bperf/bperf/internal/serve/budget"
 	"github.com/bperf/bperf/internal/serve/container"
 	"github.com/bperf/bperf/internal/serve/kubelet"
 	"github.com/bperf/bperf/internal/serve/metrics"
@@ -208,7 +211,7 @@ func (d *Daemon) examine() {
 // start begins to count.
 func (d *Daemon) start() error {
 	began := time.Now()
-	collector, err := d.open(d.settings, 0)
+	collector, err := d.open(d.settings, budget.Plan{Switches: true})
 	if err != nil {
 		return fmt.Errorf("count on this node: %w", err)
 	}
@@ -255,9 +258,9 @@ func (d *Daemon) wait(ctx context.Context, reload <-chan os.Signal, served <-cha
 	}
 }
 
-// open opens a collector for the settings. It counts the first most events; 0 for all.
-func (d *Daemon) open(s *settings.Settings, most int) (*node.Collector, error) {
-	config := node.Config{Events: s.Events, Most: most, Share: shared.Dir, Inside: node.Inside(s.Inside),
+// open opens a collector for the settings. Of a plan, it follows the number of events, 0 for all, and whether anything runs at switches.
+func (d *Daemon) open(s *settings.Settings, plan budget.Plan) (*node.Collector, error) {
+	config := node.Config{Events: s.Events, Most: plan.Events, NoContainers: !plan.Switches, Share: shared.Dir, Inside: node.Inside(s.Inside),
 		Duty: node.Duty{For: s.Statistics.On, Every: s.Statistics.Every}}
 	if d.kubelet != nil {
 		config.Names = d.kubelet.Complete
@@ -267,9 +270,7 @@ func (d *Daemon) open(s *settings.Settings, most int) (*node.Collector, error) {
 
 // use makes the daemon use these settings and this collector, which began to count then.
 func (d *Daemon) use(s *settings.Settings, collector *node.Collector, began time.Time) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics.New(d.Snapshot, s.SeriesLimit))
-	d.current.Store(&generation{s, collector, began, prometheus.Gatherers{d.own, registry}})
+	d.current.Store(&generation{s, collector, began, both{d.own, metrics.New(d.Snapshot, s.SeriesLimit)}})
 }
 
 // errStarting is the error of Snapshot until counting has begun.
@@ -324,7 +325,7 @@ func (d *Daemon) Reload() error {
 		s.Budget.Limits != g.settings.Budget.Limits || !reflect.DeepEqual(s.Inside, g.settings.Inside)
 	if recount {
 		began = time.Now()
-		if collector, err = d.open(s, 0); err != nil {
+		if collector, err = d.open(s, budget.Plan{Switches: true}); err != nil {
 			return fmt.Errorf("count on this node: %w", err)
 		}
 	}
@@ -342,6 +343,19 @@ func (d *Daemon) Reload() error {
 		}
 	}
 	return nil
+}
+
+// both gathers two sets of metrics that have no family in common. prometheus.Gatherers would check each series.
+type both [2]prometheus.Gatherer
+
+// Gather implements prometheus.Gatherer. The families are sorted by name.
+func (b both) Gather() (all []*dto.MetricFamily, err error) {
+	for _, g := range b {
+		families, failed := g.Gather()
+		all, err = append(all, families...), errors.Join(err, failed)
+	}
+	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return all, err
 }
 
 // unchangeable returns an error if a key changed that needs a restart.
@@ -390,5 +404,6 @@ func (r *reloads) failed() { r.successful.Set(0) }
 
 // metricsOptions bound what one scrape takes.
 func (d *Daemon) metricsOptions() promhttp.HandlerOpts {
-	return promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelError), ErrorHandling: promhttp.HTTPErrorOnError}
+	return promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelError), ErrorHandling: promhttp.HTTPErrorOnError,
+		DisableCompression: true}
 }

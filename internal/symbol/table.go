@@ -82,7 +82,7 @@ func (b *Builder) Table() *Table {
 		}
 	}
 	kept := b.withoutAliases(all)
-	if cap(kept) > 2*len(kept) {
+	if wasteful(cap(kept), len(kept)) {
 		kept = slices.Clone(kept)
 	}
 	t := &Table{entries: kept, names: b.namesOf(kept), within: enclosing(kept)}
@@ -123,6 +123,9 @@ func sortedByStart(all []entry) []entry {
 	return all
 }
 
+// wasteful reports whether memory of this size is copied so that it has only what is used of it. Tables are kept for long.
+func wasteful(size, used int) bool { return size > used+used/8 }
+
 // withoutAliases keeps the best of the symbols that start at the same address. The entries must be sorted by start.
 func (b *Builder) withoutAliases(all []entry) []entry {
 	kept := all[:0]
@@ -158,14 +161,13 @@ func (c *candidate) plain() string {
 	return c.demangled
 }
 
-// namesOf returns the names of a table. If that saves more than half of the memory, it copies them without the names of aliases and updates the
-// entries.
+// namesOf returns the names of a table. If they are wasteful, it copies them without the names of aliases and updates the entries.
 func (b *Builder) namesOf(entries []entry) string {
 	size := 0
 	for i := range entries {
 		size += bytes.IndexByte(b.names[entries[i].name:], 0) + 1
 	}
-	if cap(b.names) <= 2*size {
+	if !wasteful(cap(b.names), size) {
 		return unsafe.String(unsafe.SliceData(b.names), len(b.names)) // nothing changes them from now on
 	}
 	var names strings.Builder

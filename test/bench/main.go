@@ -5,7 +5,7 @@
 // profile. With -top it measures `top` of functions. With -truth it compares profiles with the known shares of their loads. Of some rows it
 // also prints the floor: the costs of a program below floor, which does only what the kernel or Go's runtime has to do for it.
 //
-//	go run ./test/bench [-record | -replay | -programs N [-bpftool FILE] | -profile [-long TIME] [-hertz RATES] | -lost TIME | -unwind TIME | -top TIME | -truth TIME | -serve TIME] [-bperf FILE] [-perf FILE] [-n RUNS]
+//	go run ./test/bench [-record | -replay | -programs N [-bpftool FILE] | -profile [-long TIME] [-hertz RATES] | -lost TIME | -unwind TIME | -top TIME | -truth TIME | -serve TIME [-svg FILE]] [-bperf FILE] [-perf FILE] [-n RUNS]
 package main
 
 import (
@@ -44,6 +44,7 @@ func main() {
 	lost := flag.Duration("lost", 0, "profile a load of 5,000 stacks for this `duration`, and print what happened to the samples, instead of the bench")
 	programs := flag.Int("programs", 0, "measure listing so many BPF programs, which are loaded for it, in place of stat")
 	daemon := flag.Duration("serve", 0, "measure bperf serve for this `duration`, in place of stat")
+	svg := flag.String("svg", "", "draw what -serve measures to this `file`")
 	unwind := flag.Duration("unwind", 0, "record user stacks without frame pointers for this `duration`, beside perf record --call-graph dwarf, in place of stat")
 	live := flag.Duration("top", 0, "measure a live profile of functions for this `duration`, in place of stat")
 	truth := flag.Duration("truth", 0, "profile programs with so much CPU `time`, whose shares are known, beside perf record, in place of stat")
@@ -62,7 +63,7 @@ func main() {
 	case *lost > 0:
 		run = func() error { return b.lost(*lost) }
 	case *daemon > 0:
-		run = func() error { return b.serve(*daemon) }
+		run = func() error { return b.serve(*daemon, *svg) }
 	case *unwind > 0:
 		run = func() error { return b.unwind(*unwind) }
 	case *live > 0:

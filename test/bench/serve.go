@@ -34,8 +34,10 @@ const (
 	sixEvents  = "task-clock,page-faults,minor-faults,major-faults,context-switches,cpu-migrations" // which every machine has
 	scrapes    = 10
 	warmUp     = 30 * time.Second // of the daemon, before it is measured
-	rowsOfRun  = 10
-	busyStacks = 64 // different stacks of a busy container
+	rowsOfRun  = 10               // at least
+	longestRow = 30 * time.Second
+	scrapeRate = 15 * time.Second // between scrapes while the daemon is measured
+	busyStacks = 64               // different stacks of a busy container
 )
 
 // busyVariable is the environment variable that turns a new process of this program into a busy container.
@@ -60,8 +62,8 @@ type daemon struct {
 	server *httptest.Server // takes the profiles
 }
 
-// serve prints what bperf serve takes, with containers of which one is replaced each second.
-func (b *bench) serve(long time.Duration) (err error) {
+// serve prints what bperf serve takes, with containers of which one is replaced each second. With a name, it draws it to this SVG file too.
+func (b *bench) serve(long time.Duration, svg string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	dir, err := os.MkdirTemp("", "bperf-bench")
@@ -89,13 +91,24 @@ func (b *bench) serve(long time.Duration) (err error) {
 		}
 	}()
 	fmt.Printf("%d containers, %d of them busy, one replaced each second; 6 events; profiles at 19 Hz; CPU time of %d CPUs\n", pods, busyPods, runtime.NumCPU())
-	if err := n.churn(ctx, warmUp); err != nil {
+	if err := n.churn(ctx, warmUp, d.scrape); err != nil {
 		return err
 	}
-	if err := d.measure(ctx, n, long); err != nil {
+	all, err := d.measure(ctx, n, long)
+	if err != nil {
 		return err
 	}
-	return d.printScrapes()
+	if svg != "" {
+		if err := os.WriteFile(svg, drawUsage(all), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, compressed := range []bool{false, true} {
+		if err := d.printScrapes(compressed); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // node is a parent of cgroups that look like those of pods, with a process each.
@@ -193,14 +206,19 @@ func (c *container) remove() error {
 	return errors.Join(errs...)
 }
 
-// churn replaces a container each second.
-func (n *node) churn(ctx context.Context, long time.Duration) error {
-	every := time.NewTicker(time.Second)
+// churn replaces a container each second, and scrapes from time to time.
+func (n *node) churn(ctx context.Context, long time.Duration, scrape func() error) error {
+	every, scrapes := time.NewTicker(time.Second), time.NewTicker(scrapeRate)
 	defer every.Stop()
+	defer scrapes.Stop()
 	for end := time.Now().Add(long); time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-scrapes.C:
+			if err := scrape(); err != nil {
+				return err
+			}
 		case <-every.C:
 			if err := n.replace(); err != nil {
 				return err
@@ -223,7 +241,7 @@ func startDaemon(bperf, dir string) (*daemon, error) {
 	}
 	d.cmd = exec.Command(bperf, "serve", "--config", config)
 	d.cmd.Stderr = &d.log
-	d.client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	d.client = &http.Client{Transport: &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
 	if err := d.cmd.Start(); err != nil {
@@ -231,7 +249,7 @@ func startDaemon(bperf, dir string) (*daemon, error) {
 		return nil, err
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		_, err := d.get("/-/ready")
+		_, err := d.get("/-/ready", false)
 		if err == nil {
 			return d, nil
 		}
@@ -247,8 +265,15 @@ func (d *daemon) stop() error {
 	return errors.Join(d.cmd.Process.Signal(unix.SIGTERM), d.cmd.Wait())
 }
 
-func (d *daemon) get(path string) ([]byte, error) {
-	response, err := d.client.Get("http://localhost" + path)
+func (d *daemon) get(path string, compressed bool) ([]byte, error) {
+	request, err := http.NewRequest(http.MethodGet, "http://localhost"+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	if compressed {
+		request.Header.Set("Accept-Encoding", "gzip")
+	}
+	response, err := d.client.Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -260,38 +285,46 @@ func (d *daemon) get(path string) ([]byte, error) {
 	return body, err
 }
 
-// measure prints rows of what the daemon takes while containers are replaced.
-func (d *daemon) measure(ctx context.Context, n *node, long time.Duration) error {
-	fmt.Printf("%8s %8s %8s %8s %10s %10s %10s %10s %6s %8s\n", "time, s", "CPU, %", "user, s", "sys, s", "anon, MiB", "file, MiB",
-		"heap, MiB", "goroutines", "level", "BPF, %")
-	began, first := time.Now(), usage{}
-	var last usage
-	for row := range rowsOfRun + 1 {
+// scrape gets the metrics without compression.
+func (d *daemon) scrape() error {
+	_, err := d.get("/metrics", false)
+	return err
+}
+
+// measure prints rows of what the daemon takes while containers are replaced, and returns them.
+func (d *daemon) measure(ctx context.Context, n *node, long time.Duration) ([]usage, error) {
+	fmt.Printf("%8s %8s %8s %8s %10s %10s %10s %10s %6s %8s %10s\n", "time, s", "CPU, %", "user, s", "sys, s", "anon, MiB", "file, MiB",
+		"heap, MiB", "goroutines", "level", "BPF, %", "forks/s")
+	rows := max(rowsOfRun, int(long/longestRow))
+	var all []usage
+	for row := range rows + 1 {
 		if row > 0 {
-			if err := n.churn(ctx, long/rowsOfRun); err != nil {
-				return err
+			if err := n.churn(ctx, long/time.Duration(rows), d.scrape); err != nil {
+				return nil, err
 			}
 		}
 		now, err := d.usage()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if row == 0 {
-			first = now
-		} else {
-			d.printRow(fmt.Sprintf("%.0f", time.Since(began).Seconds()), last, now)
+		if all = append(all, now); row > 0 {
+			d.printRow(fmt.Sprintf("%.0f", now.at.Sub(all[0].at).Seconds()), all[row-1], now)
 		}
-		last = now
 	}
-	d.printRow("all", first, last)
-	return nil
+	d.printRow("all", all[0], all[rows])
+	return all, nil
 }
 
 func (d *daemon) printRow(name string, before, after usage) {
 	took := after.at.Sub(before.at).Seconds()
 	user, system := after.user-before.user, after.system-before.system
-	fmt.Printf("%8s %8.2f %8.2f %8.2f %10.1f %10.1f %10.1f %10.0f %6.0f %8.2f\n", name, 100*(user+system).Seconds()/took/float64(runtime.NumCPU()),
-		user.Seconds(), system.Seconds(), after.anon, after.file, after.heap, after.goroutines, after.level, 100*after.programs)
+	fmt.Printf("%8s %8.2f %8.2f %8.2f %10.1f %10.1f %10.1f %10.0f %6.0f %8.2f %10.1f\n", name, 100*after.share(before),
+		user.Seconds(), system.Seconds(), after.anon, after.file, after.heap, after.goroutines, after.level, 100*after.programs, (after.forks-before.forks)/took)
+}
+
+// share returns the share of the time of all CPUs that the daemon has taken since before.
+func (u *usage) share(before usage) float64 {
+	return (u.user + u.system - before.user - before.system).Seconds() / u.at.Sub(before.at).Seconds() / float64(runtime.NumCPU())
 }
 
 // usage is what the daemon has taken up to a moment. Memory is in MiB.
@@ -302,6 +335,7 @@ type usage struct {
 	heap              float64 // of Go, in use
 	goroutines, level float64
 	programs          float64 // share of all CPUs that its BPF programs took in the last period of its budget
+	forks             float64 // processes and threads that the machine has started since it booted
 }
 
 func (d *daemon) usage() (u usage, err error) {
@@ -322,7 +356,12 @@ func (d *daemon) usage() (u usage, err error) {
 		return u, err
 	}
 	u.anon, u.file = u.anon/1024, (rss-u.anon)/1024
-	body, err := d.get("/metrics")
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return u, err
+	}
+	u.forks = value(stat, "processes")
+	body, err := d.get("/metrics", false)
 	if err != nil {
 		return u, err
 	}
@@ -379,13 +418,13 @@ func processTimes(pid int) (user, system time.Duration, err error) {
 }
 
 // printScrapes prints what several scrapes take.
-func (d *daemon) printScrapes() error {
+func (d *daemon) printScrapes(compressed bool) error {
 	var took, cpu []float64
 	size := 0
 	for range scrapes {
 		time.Sleep(1500 * time.Millisecond) // the daemon answers with the same counts for a second
 		start, before := time.Now(), processClock(d.cmd.Process.Pid)
-		body, err := d.get("/metrics")
+		body, err := d.get("/metrics", compressed)
 		if err != nil {
 			return err
 		}
@@ -394,8 +433,12 @@ func (d *daemon) printScrapes() error {
 		size = len(body)
 	}
 	// The least of the CPU time has the least of what else the daemon did.
-	fmt.Printf("a scrape: %.1f ms (median of %d), %.1f ms of CPU time (the least), %.2f MiB\n",
-		median(took), scrapes, slices.Min(cpu), float64(size)/(1<<20))
+	name := "a scrape"
+	if compressed {
+		name = "compressed"
+	}
+	fmt.Printf("%s: %.1f ms (median of %d; the least is %.1f), %.1f ms of CPU time (the least), %.2f MiB\n",
+		name, median(took), scrapes, slices.Min(took), slices.Min(cpu), float64(size)/(1<<20))
 	return nil
 }
 

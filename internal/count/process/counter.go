@@ -98,17 +98,18 @@ type Reading struct {
 
 // Counter counts from Open to Close. It is not safe for concurrent use.
 type Counter struct {
-	events  int
-	cpus    []int
-	perf    perf
-	array   *ebpf.Map         // of perf
-	rows    [MaxEvents]uint32 // of the events in it
-	own     bool              // perf and array are not shared
-	apart   error             // why they are not, if that was asked for
-	objects *ebpf.Collection
-	link    link.Link
-	keys    []uint64
-	values  []tasksSum
+	events   int
+	cpus     []int
+	cpusOnly bool
+	perf     perf
+	array    *ebpf.Map         // of perf
+	rows     [MaxEvents]uint32 // of the events in it
+	own      bool              // perf and array are not shared
+	apart    error             // why they are not, if that was asked for
+	objects  *ebpf.Collection
+	link     link.Link
+	keys     []uint64
+	values   []tasksSum
 }
 
 // perf has the perf events that the BPF programs read.
@@ -125,6 +126,9 @@ type Options struct {
 
 	// OffCPU measures how long threads are on no CPU, except those of the root cgroup.
 	OffCPU bool
+
+	// CPUsOnly counts by CPU alone: nothing runs at context switches, and there are no sums.
+	CPUsOnly bool
 }
 
 // Open begins to count the events of a list, on each CPU while it is online.
@@ -199,6 +203,9 @@ func (c *Counter) open(list event.List, by Key, o Options, most uint32) error {
 	}
 	if _, err := c.objects.Programs[tasksProgSetup].Run(&ebpf.RunOptions{Context: [8]byte{}}); err != nil {
 		return explain("look up this process in BPF", err)
+	}
+	if c.cpusOnly = o.CPUsOnly; c.cpusOnly {
+		return nil
 	}
 	c.link, err = link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_switch", Program: c.objects.Programs[tasksProgOnSwitch]})
 	if err != nil {
@@ -319,6 +326,9 @@ func (c *Counter) bringOn(cpu int) error {
 
 // Read returns the sums up to now, in no order.
 func (c *Counter) Read() (*Reading, error) {
+	if c.cpusOnly {
+		return new(Reading), c.perf.Failed()
+	}
 	if err := errors.Join(c.perf.Failed(), c.bring()); err != nil {
 		return nil, err
 	}

@@ -41,6 +41,7 @@ type Controller struct {
 	limits Limits
 	most   int // the last level
 
+	lastForCPU  bool
 	level       int
 	over, under int // periods in a row
 	pause       int // periods under the budget until something is taken up again
@@ -51,6 +52,9 @@ type Controller struct {
 func New(limits Limits, most int) *Controller {
 	return &Controller{limits: limits, most: most, pause: leastPause}
 }
+
+// LastForCPU says that the last level gives up what takes CPU time and hardly any memory: memory alone does not lead there.
+func (c *Controller) LastForCPU() { c.lastForCPU = true }
 
 // Level returns the present level.
 func (c *Controller) Level() int { return c.level }
@@ -74,13 +78,21 @@ func (c *Controller) Next(m Measurement) int {
 	}
 	c.rest(over)
 	switch {
-	case c.over >= periodsOver && c.level < c.most:
+	case c.over >= periodsOver && c.level < c.mostFor(&m):
 		c.giveUp()
 	case c.under >= c.pause && c.level > 0:
 		c.level--
 		c.under, c.trial = 0, periodsTrial
 	}
 	return c.level
+}
+
+// mostFor returns the last level that a measurement may lead to.
+func (c *Controller) mostFor(m *Measurement) int {
+	if c.lastForCPU && (c.limits.CPU <= 0 || m.CPU.Of <= c.limits.CPU) {
+		return c.most - 1
+	}
+	return c.most
 }
 
 // judge reports whether a limit is exceeded, and whether all limits are kept by so much that something can be taken up again.

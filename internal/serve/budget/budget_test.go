@@ -143,12 +143,13 @@ func TestLadder(t *testing.T) {
 		pushed bool
 		want   []Plan
 	}{
-		{"all", Plan{19, 6, false, true}, true, []Plan{{19, 6, false, true}, {9, 6, false, true}, {4, 6, false, true}, {2, 6, false, true}, {2, 3, false, true}, {2, 1, false, true}, {0, 1, false, false}}},
-		{"not pushed", Plan{19, 6, false, true}, false, []Plan{{19, 6, false, true}, {9, 6, false, true}, {4, 6, false, true}, {2, 6, false, true}, {0, 6, false, false}, {0, 3, false, false}, {0, 1, false, false}}},
-		{"no profile", Plan{0, 4, false, false}, false, []Plan{{0, 4, false, false}, {0, 2, false, false}, {0, 1, false, false}}},
-		{"off-CPU time only", Plan{0, 1, false, true}, false, []Plan{{0, 1, false, true}, {0, 1, false, false}}},
-		{"a low frequency", Plan{3, 1, false, true}, true, []Plan{{3, 1, false, true}, {0, 1, false, false}}},
-		{"inside", Plan{4, 2, true, true}, true, []Plan{{4, 2, true, true}, {2, 2, true, true}, {2, 2, false, true}, {2, 1, false, true}, {0, 1, false, false}}},
+		{"all", Plan{19, 6, false, true, false}, true, []Plan{{19, 6, false, true, false}, {9, 6, false, true, false}, {4, 6, false, true, false}, {2, 6, false, true, false}, {2, 3, false, true, false}, {2, 1, false, true, false}, {0, 1, false, false, false}}},
+		{"not pushed", Plan{19, 6, false, true, false}, false, []Plan{{19, 6, false, true, false}, {9, 6, false, true, false}, {4, 6, false, true, false}, {2, 6, false, true, false}, {0, 6, false, false, false}, {0, 3, false, false, false}, {0, 1, false, false, false}}},
+		{"no profile", Plan{0, 4, false, false, false}, false, []Plan{{0, 4, false, false, false}, {0, 2, false, false, false}, {0, 1, false, false, false}}},
+		{"off-CPU time only", Plan{0, 1, false, true, false}, false, []Plan{{0, 1, false, true, false}, {0, 1, false, false, false}}},
+		{"a low frequency", Plan{3, 1, false, true, false}, true, []Plan{{3, 1, false, true, false}, {0, 1, false, false, false}}},
+		{"inside", Plan{4, 2, true, true, false}, true, []Plan{{4, 2, true, true, false}, {2, 2, true, true, false}, {2, 2, false, true, false}, {2, 1, false, true, false}, {0, 1, false, false, false}}},
+		{"containers", Plan{0, 2, false, true, true}, true, []Plan{{0, 2, false, true, true}, {0, 1, false, true, true}, {0, 1, false, false, true}, {0, 1, false, false, false}}},
 		{"nothing", Plan{}, true, []Plan{{}}},
 	} {
 		if got := Ladder(test.all, test.pushed); !slices.Equal(got, test.want) {
@@ -159,20 +160,40 @@ func TestLadder(t *testing.T) {
 
 func TestGivesUp(t *testing.T) {
 	require.NoKernel(t)
-	all := Plan{20, 4, false, true}
+	all := Plan{20, 4, false, true, false}
 	for _, test := range []struct {
 		all, plan Plan
 		want      GivenUp
 	}{
 		{all, all, GivenUp{}},
-		{all, Plan{5, 4, false, true}, GivenUp{Frequency: 0.75}},
-		{all, Plan{5, 1, false, true}, GivenUp{Frequency: 0.75, Events: 0.75}},
-		{all, Plan{0, 1, false, false}, GivenUp{1, 0, 0.75, 1}},
+		{all, Plan{5, 4, false, true, false}, GivenUp{Frequency: 0.75}},
+		{all, Plan{5, 1, false, true, false}, GivenUp{Frequency: 0.75, Events: 0.75}},
+		{all, Plan{0, 1, false, false, false}, GivenUp{1, 0, 0.75, 1, 0}},
 		{Plan{Inside: true}, Plan{}, GivenUp{Inside: 1}},
+		{Plan{Switches: true}, Plan{}, GivenUp{Containers: 1}},
 		{Plan{}, Plan{}, GivenUp{}},
 	} {
 		if got := test.plan.GivesUp(test.all); got != test.want {
 			t.Errorf("%+v of %+v gives up %+v, want %+v", test.plan, test.all, got, test.want)
 		}
+	}
+}
+
+// TestLastForCPU checks that memory alone does not lead to the last level.
+func TestLastForCPU(t *testing.T) {
+	require.NoKernel(t)
+	c := New(Limits{CPU: 0.01, Memory: 100}, 2)
+	c.LastForCPU()
+	for range 10 {
+		c.Next(Measurement{CPU: Known(0.001), Memory: Known(200)})
+	}
+	if c.Level() != 1 {
+		t.Errorf("level %d for memory, want 1", c.Level())
+	}
+	for range 10 {
+		c.Next(Measurement{CPU: Known(0.02), Memory: Known(200)})
+	}
+	if c.Level() != 2 {
+		t.Errorf("level %d for CPU time, want 2", c.Level())
 	}
 }

@@ -6,13 +6,14 @@ type Plan struct {
 	Events    int    // that are counted: the first ones of the configuration
 	Inside    bool   // something is counted inside BPF programs
 	Profile   bool   // the profile is taken
+	Switches  bool   // something runs at context switches, which is what counts for containers
 }
 
 // leastFrequency is the lowest sampling frequency, in samples per second and CPU.
 const leastFrequency = 2
 
 // Ladder returns the plan of each level. The first one is all that the configuration asks for. From level to level the sampling frequency
-// is halved, then counting inside BPF programs is given up, then the number of events is halved, down to one; at last the profile is given up. A profile that is not pushed is for the page
+// is halved, then counting inside BPF programs is given up, then the number of events is halved, down to one, and then the profile is given up. At last nothing runs at context switches any more. A profile that is not pushed is for the page
 // only, so it is given up before the events, which others read.
 func Ladder(all Plan, pushed bool) []Plan {
 	plans := []Plan{all}
@@ -40,12 +41,16 @@ func Ladder(all Plan, pushed bool) []Plan {
 		step()
 	}
 	giveUpProfile()
+	if p.Switches {
+		p.Switches = false
+		step()
+	}
 	return plans
 }
 
 // GivenUp is what a plan gives up, as shares (0 to 1) of what the configuration asks for.
 type GivenUp struct {
-	Frequency, Inside, Events, Stacks float64
+	Frequency, Inside, Events, Stacks, Containers float64
 }
 
 // GivesUp returns what p gives up of all. Without the profile, all of the frequency is given up, too.
@@ -61,6 +66,9 @@ func (p Plan) GivesUp(all Plan) (g GivenUp) {
 	}
 	if all.Profile && !p.Profile {
 		g.Stacks = 1
+	}
+	if all.Switches && !p.Switches {
+		g.Containers = 1
 	}
 	return g
 }

@@ -1,10 +1,13 @@
 package metrics
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/serve/node"
@@ -12,20 +15,20 @@ import (
 
 // Each of these descriptions never changes.
 var (
-	insideTimes = desc("bperf_bpf_program_run_duration_seconds",
+	insideTimes = newDesc("bperf_bpf_program_run_duration_seconds",
 		"Run times of a BPF program, without dropped runs: a native histogram.", programNames...)
-	insideDropped = desc("bperf_bpf_program_dropped_runs_total",
+	insideDropped = newDesc("bperf_bpf_program_dropped_runs_total",
 		"Runs of a BPF program that are not in its run times and events.", programNames...)
-	insideEvents = desc("bperf_bpf_program_events_total",
+	insideEvents = newDesc("bperf_bpf_program_events_total",
 		"Events inside a BPF program, as counted: not scaled up if the event was multiplexed.", append([]string{"event"}, programNames...)...)
-	insideEnabled = desc("bperf_bpf_program_event_enabled_seconds_total",
+	insideEnabled = newDesc("bperf_bpf_program_event_enabled_seconds_total",
 		"Time that an event was enabled inside a BPF program.", append([]string{"event"}, programNames...)...)
-	insideRunning = desc("bperf_bpf_program_event_running_seconds_total",
+	insideRunning = newDesc("bperf_bpf_program_event_running_seconds_total",
 		"Time that an event was enabled and on a hardware counter inside a BPF program.", append([]string{"event"}, programNames...)...)
 )
 
 // insideDescs are all of them.
-var insideDescs = []*prometheus.Desc{insideTimes, insideDropped, insideEvents, insideEnabled, insideRunning}
+var insideDescs = []*desc{insideTimes, insideDropped, insideEvents, insideEnabled, insideRunning}
 
 // counts inside a BPF program: those runs that were dropped, the sum of the run times in ns, the histogram of the run times, and three for
 // each event.
@@ -61,9 +64,9 @@ func (c *Collector) exportInside(s *scrape, snap *node.Snapshot) {
 }
 
 func (s *scrape) inside(sum *sum[programLabels], events []event) {
-	labels := []string{"", sum.labels.name, sum.labels.kind, sum.labels.tag}
-	s.histogram(insideTimes, seconds(sum.counts[insideSum]), sum.counts[insideBucket:insideEvent], labels[1:])
-	s.counter(insideDropped, float64(sum.counts[insideDrops]), labels[1:]...)
+	labels := insideTimes.pairs(sum.labels.name, sum.labels.kind, sum.labels.tag)
+	s.histogram(insideTimes, seconds(sum.counts[insideSum]), sum.counts[insideBucket:insideEvent], labels)
+	s.add(insideDropped, float64(sum.counts[insideDrops]), labels)
 	s.readings(sum.counts[insideEvent:], events, insideEvents, insideEnabled, insideRunning, labels)
 }
 
@@ -72,7 +75,7 @@ func (s *scrape) inside(sum *sum[programLabels], events []event) {
 const schema = 3
 
 // histogram exports run times. buckets are those of count.Runs, in ns.
-func (s *scrape) histogram(d *prometheus.Desc, sum float64, buckets []uint64, labels []string) {
+func (s *scrape) histogram(d *desc, sum float64, buckets []uint64, labels []*dto.LabelPair) {
 	var runs count.Runs
 	copy(runs.Buckets[:], buckets)
 	all, zero := uint64(0), uint64(0)
@@ -87,9 +90,19 @@ func (s *scrape) histogram(d *prometheus.Desc, sum float64, buckets []uint64, la
 			native[int(math.Ceil(math.Log2(middle)*(1<<schema)))] += int64(b.Runs)
 		}
 	}
-	m, err := prometheus.NewConstNativeHistogram(d, all, sum, native, nil, zero, schema, time.Nanosecond.Seconds()/2, time.Time{}, labels...)
-	if err != nil {
-		m = prometheus.NewInvalidMetric(d, err)
+	out := &dto.Metric{}
+	m, err := prometheus.NewConstNativeHistogram(noLabels, all, sum, native, nil, zero, schema, time.Nanosecond.Seconds()/2, time.Time{})
+	if err == nil {
+		err = m.Write(out)
 	}
-	s.out <- m
+	if err != nil {
+		s.err = errors.Join(s.err, fmt.Errorf("%s: %w", d.name, err))
+		return
+	}
+	out.Label = labels
+	f := s.family(d, dto.MetricType_HISTOGRAM)
+	f.Metric = append(f.Metric, out)
 }
+
+// noLabels describes a histogram that gets its labels later.
+var noLabels = prometheus.NewDesc(insideTimes.name, insideTimes.help, nil, nil)

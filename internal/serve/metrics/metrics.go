@@ -4,10 +4,11 @@ package metrics
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/bperf/bperf/internal/count/process"
 	"github.com/bperf/bperf/internal/perfevent"
@@ -15,7 +16,7 @@ import (
 	"github.com/bperf/bperf/internal/serve/node"
 )
 
-// Collector exports the counts of a node. It implements prometheus.Collector. What could not be counted is absent, never 0.
+// Collector exports the counts of a node. It implements prometheus.Gatherer. What could not be counted is absent, never 0.
 type Collector struct {
 	read  func() (*node.Snapshot, error)
 	limit int
@@ -58,85 +59,81 @@ var programNames = []string{"name", "type", "tag"}
 
 var containerNames = []string{"container_id", "pod_uid", "namespace", "pod", "container", "cgroup"}
 
-// desc describes a metric.
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
-}
-
 // Each of these descriptions never changes.
 var (
-	containerEvents = desc("bperf_container_events_total",
+	containerEvents = newDesc("bperf_container_events_total",
 		"Events of a container, as counted: not scaled up if the event was multiplexed.", append([]string{"event"}, containerNames...)...)
-	containerEnabled = desc("bperf_container_event_enabled_seconds_total",
+	containerEnabled = newDesc("bperf_container_event_enabled_seconds_total",
 		"Time that an event was enabled for a container.", append([]string{"event"}, containerNames...)...)
-	containerRunning = desc("bperf_container_event_running_seconds_total",
+	containerRunning = newDesc("bperf_container_event_running_seconds_total",
 		"Time that an event was enabled and on a hardware counter for a container.", append([]string{"event"}, containerNames...)...)
-	containerCPU = desc("bperf_container_cpu_seconds_total",
+	containerCPU = newDesc("bperf_container_cpu_seconds_total",
 		"CPU time of a container.", containerNames...)
-	containerSwitches = desc("bperf_container_context_switches_total",
+	containerSwitches = newDesc("bperf_container_context_switches_total",
 		"Times that a thread of a container left a CPU.", containerNames...)
 
-	containerOffCPU = desc("bperf_container_offcpu_seconds_total",
+	containerOffCPU = newDesc("bperf_container_offcpu_seconds_total",
 		"Time that threads of a container were on no CPU, counted when they have run again: runnable waits for a CPU, blocked cannot be interrupted.",
 		append([]string{"reason"}, containerNames...)...)
 
-	nodeEvents = desc("bperf_node_events_total",
+	nodeCPU    = newDesc("", "", "cpu") // the labels of nodeEvents and others but the event
+	nodeEvents = newDesc("bperf_node_events_total",
 		"Events on a CPU, as counted: not scaled up if the event was multiplexed.", "event", "cpu")
-	nodeEnabled = desc("bperf_node_event_enabled_seconds_total",
+	nodeEnabled = newDesc("bperf_node_event_enabled_seconds_total",
 		"Time that an event was enabled on a CPU.", "event", "cpu")
-	nodeRunning = desc("bperf_node_event_running_seconds_total",
+	nodeRunning = newDesc("bperf_node_event_running_seconds_total",
 		"Time that an event was enabled and on a hardware counter of a CPU.", "event", "cpu")
 
-	programRuns = desc("bperf_bpf_program_runs_total",
+	programRuns = newDesc("bperf_bpf_program_runs_total",
 		"Runs of loaded BPF programs while the kernel counted them.", programNames...)
-	programTime = desc("bperf_bpf_program_run_seconds_total",
+	programTime = newDesc("bperf_bpf_program_run_seconds_total",
 		"Run time of loaded BPF programs while the kernel measured it.", programNames...)
 
-	eventSupported = desc("bperf_event_supported",
+	eventSupported = newDesc("bperf_event_supported",
 		"Whether an event of the configuration is counted; if not, the reason.", "event", "reason")
-	insideSupported = desc("bperf_bpf_program_event_supported",
+	insideSupported = newDesc("bperf_bpf_program_event_supported",
 		"Whether an event of the configuration is counted inside BPF programs; if not, the reason.", "event", "reason")
-	featureSupported = desc("bperf_feature_supported",
+	featureSupported = newDesc("bperf_feature_supported",
 		"Whether bperf counts containers, and BPF programs; if not, or not all of them, the reason.", "feature", "reason")
-	lost = desc("bperf_lost_total",
+	lost = newDesc("bperf_lost_total",
 		"What could not be counted.", "what")
-	seriesLeftOut = desc("bperf_series_left_out_total",
+	seriesLeftOut = newDesc("bperf_series_left_out_total",
 		"Series that scrapes did not return because of the limit.")
 
-	measured = desc("bperf_bpf_measured_seconds_total",
+	measured = newDesc("bperf_bpf_measured_seconds_total",
 		"Time that the kernel counted the runs of BPF programs and measured their time.")
 
-	selfCPU = desc("bperf_self_cpu_seconds_total",
+	selfCPU = newDesc("bperf_self_cpu_seconds_total",
 		"CPU time of bperf itself, user and system.")
-	selfMemory = desc("bperf_self_memory_bytes",
+	selfMemory = newDesc("bperf_self_memory_bytes",
 		"Resident memory of bperf itself.")
-	selfBPF = desc("bperf_self_bpf_run_seconds_total",
+	selfBPF = newDesc("bperf_self_bpf_run_seconds_total",
 		"Run time of bperf's own BPF programs, as far as the kernel measured it.", "program")
 )
 
-// Describe implements prometheus.Collector.
-func (c *Collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		containerEvents, containerEnabled, containerRunning, containerCPU, containerSwitches, containerOffCPU, nodeEvents, nodeEnabled, nodeRunning,
-		programRuns, programTime, measured, eventSupported, insideSupported, featureSupported, lost, seriesLeftOut, selfCPU, selfMemory, selfBPF,
-	} {
-		out <- d
+// descs are the descriptions of all metrics.
+var descs = slices.Concat([]*desc{
+	containerEvents, containerEnabled, containerRunning, containerCPU, containerSwitches, containerOffCPU, nodeEvents, nodeEnabled, nodeRunning,
+	programRuns, programTime, measured, eventSupported, insideSupported, featureSupported, lost, seriesLeftOut, selfCPU, selfMemory, selfBPF,
+}, insideDescs)
+
+// Names returns the names of all metrics, in no order.
+func Names() (names []string) {
+	for _, d := range descs {
+		names = append(names, d.name)
 	}
-	for _, d := range insideDescs {
-		out <- d
-	}
+	return names
 }
 
-// Collect implements prometheus.Collector. If the node cannot be read, the scrape fails with the reason.
-func (c *Collector) Collect(out chan<- prometheus.Metric) {
+// Gather implements prometheus.Gatherer. If the node cannot be read, the scrape fails with the reason.
+func (c *Collector) Gather() ([]*dto.MetricFamily, error) {
 	c.mu.Lock() // counts are added up from snapshot to snapshot
 	defer c.mu.Unlock()
 	snap, err := c.read()
 	if err != nil {
-		out <- prometheus.NewInvalidMetric(seriesLeftOut, fmt.Errorf("read the counts of this node: %w", err))
-		return
+		return nil, fmt.Errorf("read the counts of this node: %w", err)
 	}
-	s := &scrape{out: out, room: c.limit}
+	s := &scrape{families: make(map[*desc]*dto.MetricFamily), room: c.limit}
 	s.self(snap.Self)
 	s.losses(snap.Losses)
 	events := s.supported(snap.Events, eventSupported)
@@ -151,6 +148,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	c.exportContainers(s, snap.Containers, events)
 	c.leftOut += s.leftOut
 	s.counter(seriesLeftOut, float64(c.leftOut))
+	return s.sorted(), s.err
 }
 
 // counts of a BPF program or a container: runs and time, or switches and CPU time. A container has the times off the CPUs too, and three
@@ -200,15 +198,8 @@ func (c *Collector) exportContainers(s *scrape, containers []node.Container, eve
 
 // event is an event that is counted.
 type event struct {
-	name  string
+	label *dto.LabelPair
 	index int // of its readings
-}
-
-// scrape is one collection of all metrics.
-type scrape struct {
-	out     chan<- prometheus.Metric
-	room    int    // for more series
-	leftOut uint64 // series
 }
 
 // fits takes room for n series. Series of one CPU, container or program are exported together or not at all.
@@ -219,22 +210,6 @@ func (s *scrape) fits(n int) bool {
 	}
 	s.room -= n
 	return true
-}
-
-func (s *scrape) counter(d *prometheus.Desc, value float64, labels ...string) {
-	s.send(d, prometheus.CounterValue, value, labels)
-}
-
-func (s *scrape) gauge(d *prometheus.Desc, value float64, labels ...string) {
-	s.send(d, prometheus.GaugeValue, value, labels)
-}
-
-func (s *scrape) send(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string) {
-	m, err := prometheus.NewConstMetric(d, kind, value, labels...)
-	if err != nil {
-		m = prometheus.NewInvalidMetric(d, err)
-	}
-	s.out <- m
 }
 
 func (s *scrape) self(self node.Self) {
@@ -276,7 +251,7 @@ func (s *scrape) losses(losses []node.Loss) {
 }
 
 // supported exports which events are counted and returns them. An event that has the label of an earlier one is left out.
-func (s *scrape) supported(all []node.Event, d *prometheus.Desc) []event {
+func (s *scrape) supported(all []node.Event, d *desc) []event {
 	var counted []event
 	seen := map[string]bool{}
 	for i, e := range all {
@@ -290,7 +265,7 @@ func (s *scrape) supported(all []node.Event, d *prometheus.Desc) []event {
 			continue
 		}
 		s.gauge(d, 1, name, "")
-		counted = append(counted, event{name, i})
+		counted = append(counted, event{newLabel("event", name), i})
 	}
 	return counted
 }
@@ -300,50 +275,58 @@ func (s *scrape) cpus(cpus []node.CPU, events []event) {
 		if !s.fits(3 * len(events)) {
 			continue
 		}
+		number := nodeCPU.pairs(fmt.Sprint(cpu.Number))
 		for _, e := range events {
 			if e.index < len(cpu.Readings) {
-				s.reading(cpu.Readings[e.index], nodeEvents, nodeEnabled, nodeRunning, e.name, fmt.Sprint(cpu.Number))
+				s.reading(cpu.Readings[e.index], nodeEvents, nodeEnabled, nodeRunning, with(number, e.label))
 			}
 		}
 	}
 }
 
 func (s *scrape) container(sum *sum[containerLabels], events []event) {
-	labels := []string{"", sum.labels.id, sum.labels.podUID, sum.labels.namespace, sum.labels.pod, sum.labels.container, sum.labels.cgroup}
+	l := sum.labels
+	labels := containerCPU.pairs(l.id, l.podUID, l.namespace, l.pod, l.container, l.cgroup)
 	if sum.counts[number] > 0 || sum.counts[duration] > 0 {
-		s.counter(containerCPU, seconds(sum.counts[duration]), labels[1:]...)
-		s.counter(containerSwitches, float64(sum.counts[number]), labels[1:]...)
-		for why := range process.Reasons {
-			labels[0] = process.Reason(why).String()
-			s.counter(containerOffCPU, seconds(sum.counts[firstOffCPU+why]), labels...)
+		s.add(containerCPU, seconds(sum.counts[duration]), labels)
+		s.add(containerSwitches, float64(sum.counts[number]), labels)
+		for why, reason := range reasons {
+			s.add(containerOffCPU, seconds(sum.counts[firstOffCPU+why]), with(labels, reason))
 		}
 	}
 	s.readings(sum.counts[firstEvent:], events, containerEvents, containerEnabled, containerRunning, labels)
 }
+
+// reasons are the labels of process.Reason.
+var reasons = func() (all [process.Reasons]*dto.LabelPair) {
+	for why := range all {
+		all[why] = newLabel("reason", process.Reason(why).String())
+	}
+	return all
+}()
 
 // putReading writes a reading into counts. readings reads it there.
 func putReading(counts []uint64, r perfevent.Reading) {
 	copy(counts, []uint64{r.Value, r.Enabled, r.Running})
 }
 
-// readings exports the readings of events, which counts has from its beginning on. The first label is the event.
-func (s *scrape) readings(counts []uint64, events []event, value, enabled, running *prometheus.Desc, labels []string) {
+// readings exports the readings of events, which counts has from its beginning on. labels lack the event.
+func (s *scrape) readings(counts []uint64, events []event, value, enabled, running *desc, labels []*dto.LabelPair) {
 	for _, e := range events {
 		c := counts[3*e.index:]
-		labels[0] = e.name
-		s.reading(perfevent.Reading{Value: c[0], Enabled: c[1], Running: c[2]}, value, enabled, running, labels...)
+		s.reading(perfevent.Reading{Value: c[0], Enabled: c[1], Running: c[2]}, value, enabled, running, with(labels, e.label))
 	}
 }
 
 // reading exports a reading. Without time enabled, nothing was asked of the counter. Without time running, its value means nothing.
-func (s *scrape) reading(r perfevent.Reading, value, enabled, running *prometheus.Desc, labels ...string) {
+func (s *scrape) reading(r perfevent.Reading, value, enabled, running *desc, labels []*dto.LabelPair) {
 	if r.Enabled == 0 {
 		return
 	}
-	s.counter(enabled, seconds(r.Enabled), labels...)
-	s.counter(running, seconds(r.Running), labels...)
+	s.add(enabled, seconds(r.Enabled), labels)
+	s.add(running, seconds(r.Running), labels)
 	if r.Running > 0 {
-		s.counter(value, float64(r.Value), labels...)
+		s.add(value, float64(r.Value), labels)
 	}
 }
 

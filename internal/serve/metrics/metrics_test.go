@@ -27,17 +27,10 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// exposition returns what a scrape of c returns, in the text format.
-func exposition(t testing.TB, c prometheus.Collector) string {
+// gather returns what a scrape returns, in the text format. It checks that names and labels are valid, and that no series is there twice.
+func gather(t testing.TB, c *Collector) string {
 	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(c)
-	return gather(t, registry)
-}
-
-func gather(t testing.TB, registry *prometheus.Registry) string {
-	t.Helper()
-	families, err := registry.Gather()
+	families, err := prometheus.Gatherers{c}.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +117,8 @@ func TestRunTimes(t *testing.T) {
 	}
 	slices.Sort(times)
 	snap := &node.Snapshot{Inside: []node.InProgram{{ID: 1, Name: "p", Times: timesOf(times...)}}}
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(New(returning(snap), 1000))
-	families, err := registry.Gather()
+	c := New(returning(snap), 1000)
+	families, err := c.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +152,7 @@ func TestRunTimes(t *testing.T) {
 
 func TestExposition(t *testing.T) {
 	require.NoKernel(t)
-	got := exposition(t, New(returning(example()), 1000))
+	got := gather(t, New(returning(example()), 1000))
 	golden.Compare(t, "testdata/metrics.txt", got)
 	problems, err := promlint.New(strings.NewReader(got)).Lint()
 	if err != nil {
@@ -175,7 +167,7 @@ func TestExposition(t *testing.T) {
 func TestPromtool(t *testing.T) {
 	require.NoKernel(t)
 	cmd := exec.Command(require.Promtool(t), "check", "metrics")
-	cmd.Stdin = strings.NewReader(exposition(t, New(returning(example()), 1000)))
+	cmd.Stdin = strings.NewReader(gather(t, New(returning(example()), 1000)))
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)
 	}
@@ -196,9 +188,8 @@ func TestRules(t *testing.T) {
 
 func TestReadFails(t *testing.T) {
 	require.NoKernel(t)
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(New(func() (*node.Snapshot, error) { return nil, errors.New("the map is gone") }, 1000))
-	if _, err := registry.Gather(); err == nil || !strings.Contains(err.Error(), "read the counts of this node: the map is gone") {
+	c := New(func() (*node.Snapshot, error) { return nil, errors.New("the map is gone") }, 1000)
+	if _, err := c.Gather(); err == nil || !strings.Contains(err.Error(), "read the counts of this node: the map is gone") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -220,10 +211,9 @@ func TestSums(t *testing.T) {
 		programs(),
 		programs(node.Program{ID: 4, Runs: 2}),
 	}
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(New(returning(snaps...), 1000))
+	c := New(returning(snaps...), 1000)
 	for i, want := range []string{"110", "115", "116", "117", "", "2"} {
-		got := gather(t, registry)
+		got := gather(t, c)
 		for _, metric := range []string{"runs_total", "run_seconds_total"} {
 			line := fmt.Sprintf("bperf_bpf_program_%s{name=\"f\",tag=\"t\",type=\"xdp\"} %s\n", metric, want)
 			if want != "" && !strings.Contains(got, line) || want == "" && strings.Contains(got, metric) {
@@ -238,10 +228,9 @@ func TestPodBecomesKnown(t *testing.T) {
 	require.NoKernel(t)
 	before, after := example(), example()
 	before.Containers[0].Pod, before.Containers[0].Namespace = "", ""
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(New(returning(before, after), 1000))
-	gather(t, registry)
-	if got, want := gather(t, registry), exposition(t, New(returning(example()), 1000)); got != want {
+	c := New(returning(before, after), 1000)
+	gather(t, c)
+	if got, want := gather(t, c), gather(t, New(returning(example()), 1000)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -255,12 +244,11 @@ func TestLimit(t *testing.T) {
 		second.Containers[i].ID = fmt.Sprint("new", i)
 	}
 	second.Containers = append(second.Containers, first.Containers...)
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(New(returning(first, second), 3+4*8+1)) // a CPU, four containers, and one series more
-	if got := gather(t, registry); !strings.Contains(got, "bperf_series_left_out_total 0\n") {
+	c := New(returning(first, second), 3+4*8+1) // a CPU, four containers, and one series more
+	if got := gather(t, c); !strings.Contains(got, "bperf_series_left_out_total 0\n") {
 		t.Errorf("series were left out without need:\n%s", got)
 	}
-	got := gather(t, registry)
+	got := gather(t, c)
 	if n := strings.Count(got, "bperf_container_events_total{"); n != 4 || !strings.Contains(got, "bperf_series_left_out_total 40\n") {
 		t.Errorf("%d containers, want 4, and 40 series left out:\n%s", n, got)
 	}
@@ -275,8 +263,6 @@ func TestLimit(t *testing.T) {
 func TestChurn(t *testing.T) {
 	require.NoKernel(t)
 	c := New(nil, 1000)
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(c)
 	for i := range 50 {
 		snap := many(10, 2, 1)
 		for j := range snap.Containers {
@@ -285,7 +271,7 @@ func TestChurn(t *testing.T) {
 		}
 		snap.Programs = []node.Program{{ID: uint32(i), Name: fmt.Sprint(i), Runs: 1}}
 		c.read = returning(snap)
-		gather(t, registry)
+		gather(t, c)
 	}
 	if n := len(c.containers.members) + len(c.containers.sums); n != 20 {
 		t.Errorf("%d containers are kept, want 10, with 10 sums", n)
@@ -323,17 +309,28 @@ const maxExposition = 2 << 20
 
 func TestSize(t *testing.T) {
 	require.NoKernel(t)
-	if n := len(exposition(t, New(returning(many(110, 6, 8)), 20_000))); n > maxExposition {
+	if n := len(gather(t, New(returning(many(110, 6, 8)), 20_000))); n > maxExposition {
 		t.Errorf("a scrape of 110 containers and 6 events has %d bytes", n)
 	}
 }
 
+// BenchmarkScrape has 110 containers, and the 300 of the last five minutes.
 func BenchmarkScrape(b *testing.B) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(New(returning(many(110, 6, 8)), 20_000))
+	c := New(returning(many(410, 6, 2)), 20_000)
 	var size int
+	b.ReportAllocs()
 	for b.Loop() {
-		size = len(gather(b, registry))
+		families, err := c.Gather()
+		if err != nil {
+			b.Fatal(err)
+		}
+		var text bytes.Buffer
+		for _, f := range families {
+			if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+				b.Fatal(err)
+			}
+		}
+		size = text.Len()
 	}
 	b.ReportMetric(float64(size), "B/scrape")
 }

@@ -52,7 +52,7 @@ func Open(config Config) (*Collector, error) {
 	if c.inside, err = newInside(machine, config.Inside, config.Share); err != nil {
 		return nil, err
 	}
-	if c.counter, err = process.Open(c.events.list, process.ByCgroup, process.Options{Dir: config.Share, OffCPU: true}); err != nil {
+	if c.counter, err = process.Open(c.events.list, process.ByCgroup, process.Options{Dir: config.Share, OffCPU: true, CPUsOnly: config.NoContainers}); err != nil {
 		return nil, err
 	}
 	for i, at := range c.events.at {
@@ -64,7 +64,9 @@ func Open(config Config) (*Collector, error) {
 	if c.programs.own, err = c.counter.Programs(); err != nil {
 		return nil, errors.Join(err, c.counter.Close())
 	}
-	if c.cgroups, err = openCgroups(config.Dirs, config.Names, c.counter); err != nil {
+	if config.NoContainers {
+		c.noCgroup = GivenUp
+	} else if c.cgroups, err = openCgroups(config.Dirs, config.Names, c.counter); err != nil {
 		c.noCgroup = err.Error()
 	}
 	if _, err := c.Read(); err != nil {
@@ -208,6 +210,9 @@ func (c *Collector) GiveUpInside(up bool) error {
 
 // Counted returns the number of events that are counted.
 func (c *Collector) Counted() int { return len(c.events.list) }
+
+// Switches reports whether something runs at context switches, to count for containers.
+func (c *Collector) Switches() bool { return c.noCgroup != GivenUp }
 
 // self returns the cost of this process.
 func (c *Collector) self() (Self, error) {

@@ -16,6 +16,9 @@ type Config struct {
 	Share  string                // directory in bpffs of the sessions to share perf events with, usually shared.Dir; empty to share none
 	Inside Inside                // what is counted inside BPF programs
 	Duty   Duty                  // one second in sixty if zero
+
+	// NoContainers counts nothing of containers, and runs nothing at context switches: they are given up to keep a budget.
+	NoContainers bool
 }
 
 // Duty says when the kernel counts the runs of BPF programs: for the time For, once in the time Every.

@@ -10,7 +10,7 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// GivenUp is the reason of an event that is not counted because of Config.Most.
+// GivenUp is the reason of an event that is not counted because of Config.Most, and of containers because of Config.NoContainers.
 const GivenUp = "given up to keep the budget"
 
 // events are the events of a configuration.

@@ -92,6 +92,9 @@ func givesUp(s *budget.Status) (all []string) {
 	if s.All.Inside && !s.Plan.Inside {
 		all = append(all, "counts inside BPF programs")
 	}
+	if s.All.Switches && !s.Plan.Switches {
+		all = append(all, "counts of containers")
+	}
 	if s.Plan.Events < s.All.Events {
 		all = append(all, fmt.Sprintf("events: the first %d of %d are counted", s.Plan.Events, s.All.Events))
 	}

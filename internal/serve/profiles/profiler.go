@@ -36,6 +36,7 @@ type Config struct {
 	Every     time.Duration // length of a window; 0 for DefaultEvery
 	OffCPU    bool          // measure how long threads are blocked, too
 	Keep      uint64        // bytes of windows that are kept; 0 for DefaultKeep. The last window is always kept
+	Symbols   int64         // bytes for the symbols of a session; 0 for DefaultSymbols. Programs with more have none
 
 	// Container returns the container that a cgroup belongs to, or false. A name with a path but no container ID is that of another cgroup,
 	// such as a unit of systemd. Calls come from one goroutine. nil for no containers.
@@ -56,13 +57,11 @@ const (
 	DefaultFrequency = 19 // a prime, so that samples do not fall in step with timers
 	DefaultEvery     = 15 * time.Second
 	DefaultKeep      = 16 << 20
+	DefaultSymbols   = 32 << 20
 )
 
 // patience is the time between two looks for new processes: about that between two samples at the default frequency.
 const patience = 50 * time.Millisecond
-
-// symbolMemory is the memory for the symbols of a session, in bytes.
-const symbolMemory = 32 << 20
 
 // Profiler takes the profile without end.
 type Profiler struct {
@@ -95,7 +94,7 @@ type kept struct {
 // New returns a Profiler, which does nothing until Run. It fails if the events are unknown or cannot be sampled here.
 func New(cfg Config) (*Profiler, error) {
 	cfg.Frequency, cfg.Every = cmp.Or(cfg.Frequency, DefaultFrequency), cmp.Or(cfg.Every, DefaultEvery)
-	cfg.Keep = cmp.Or(cfg.Keep, DefaultKeep)
+	cfg.Keep, cfg.Symbols = cmp.Or(cfg.Keep, DefaultKeep), cmp.Or(cfg.Symbols, DefaultSymbols)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -279,7 +278,7 @@ func (p *Profiler) session(ctx context.Context, rate Rate) (windows int, err err
 	cfg.Replay.Debuginfod = p.cfg.Debuginfod
 	fetched := p.cfg.Debuginfod.Fetched()
 	cfg.Every, cfg.Entries, cfg.Patience = p.cfg.Every, p.entries, patience
-	cfg.Record.Allowance = allowance.New(symbolMemory)
+	cfg.Record.Allowance = allowance.New(p.cfg.Symbols)
 	lost := uint64(0)
 	cfg.Each = func(all *profile.Profile) error {
 		if ctx.Err() != nil { // the last window has no symbols, and nobody waits for it

@@ -200,7 +200,7 @@ func (p *Pull) take(ctx context.Context, asked request) ([]byte, error) {
 	cfg := sampling(ctx, asked.list, asked.frequency, known, asked.list == nil)
 	cfg.Entries = entries(asked.frequency, asked.list == nil)
 	cfg.Replay.Debuginfod = p.cfg.Debuginfod
-	cfg.Record.Timeout, cfg.Record.Allowance = asked.duration, allowance.New(symbolMemory)
+	cfg.Record.Timeout, cfg.Record.Allowance = asked.duration, allowance.New(DefaultSymbols)
 	result, err := sample.Run(cfg)
 	if err != nil {
 		return nil, err
