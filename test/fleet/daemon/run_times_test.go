@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/bperf/bperf/internal/count"
@@ -29,9 +28,7 @@ func runTimes(t *testing.T, r release) {
 		p.Times.Buckets[count.BucketOf(1_000_000)] = 10 * n
 		return &counts.Snapshot{Time: time.Now(), Inside: []counts.InProgram{p}}, nil
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics.New(read, 1000))
-	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	server := httptest.NewServer(promhttp.HandlerFor(metrics.New(read, 1000), promhttp.HandlerOpts{}))
 	defer server.Close()
 	e := r.start(t, fmt.Sprintf("scrape_configs: [{job_name: x, scrape_interval: 1s, static_configs: [{targets: ['%s']}]}]\n",
 		strings.TrimPrefix(server.URL, "http://")))
