@@ -55,8 +55,8 @@ const lockdownTests = "^(TestLockdown|TestTargets|TestNoFramePointers|TestOffCPU
 
 // racePackages are tested with the race detector, except for raceSkips: tests that compare what is printed with what perf prints, tests that
 // compare samples of a load with its own times, which the detector changes, and tests that only repeat others of the same package, on more
-// recordings or for longer. Of the packages in raceRuns, only tests that match run: of
-// the command line, those of commands in which several goroutines work.
+// recordings or for longer. Of the packages in raceRuns, only tests that match run: of the command line, those of commands in which several
+// goroutines work.
 var racePackages = []string{"./internal/...", "./perfdata/..."}
 
 var raceRuns = map[string]*regexp.Regexp{

@@ -184,8 +184,8 @@ func (f *symbolFlags) options() replay.Options {
 }
 
 // GOGC percentages. firstGarbage is for commands that keep most of what they allocate at first: collections below 16 MiB, the least heap
-// with it, would free nothing. garbage is for commands that read a recording. They keep most of the rest, too, so that more frequent collections
-// than by default cost little.
+// with it, would free nothing. garbage is for commands that read a recording. They keep most of the rest, too, so that more frequent
+// collections than by default cost little.
 const (
 	firstGarbage = 400
 	garbage      = 40

@@ -13,8 +13,9 @@ type Plan struct {
 const leastFrequency = 2
 
 // Ladder returns the plan of each level. The first one is all that the configuration asks for. From level to level the sampling frequency
-// is halved, then counting inside BPF programs is given up, then the number of events is halved, down to one, and then the profile is given up. At last nothing runs at context switches any more. A profile that is not pushed is for the page
-// only, so it is given up before the events, which others read.
+// is halved, then counting inside BPF programs is given up, then the number of events is halved, down to one, and then the profile is given
+// up. At last nothing runs at context switches any more. A profile that is not pushed is for the page only, so it is given up before the
+// events, which others read.
 func Ladder(all Plan, pushed bool) []Plan {
 	plans := []Plan{all}
 	p := all

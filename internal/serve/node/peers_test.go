@@ -99,8 +99,8 @@ func fifo(t *testing.T) *os.File {
 	return f
 }
 
-// TestSwitchCostPeers measures the time that others add to a context switch, for the table in docs/serve.md. Instructions do not show it: the kernel
-// stops all counters of a CPU while it changes those of cgroups.
+// TestSwitchCostPeers measures the time that others add to a context switch, for the table in docs/serve.md. Instructions do not show it: the
+// kernel stops all counters of a CPU while it changes those of cgroups.
 func TestSwitchCostPeers(t *testing.T) {
 	require.ExactPMU(t)
 	require.OneCPU(t)
