@@ -64,7 +64,7 @@ var raceRuns = map[string]*regexp.Regexp{
 		"Stat(Control|Counts|Functions|Programs|Record|Shared$)|Top)"),
 }
 
-var raceSkips = regexp.MustCompile("(BesidePerf|LikePerf|AsPerf|AsPerfDoes|OfPackagedPerf|TopFunctionsInTmux)$|" +
+var raceSkips = regexp.MustCompile("(BesidePerf|LikePerf|AsPerf|AsPerfDoes|OfPackagedPerf|InTmux)$|" +
 	"^Test(BothWays|CommandLines|Functions|Truth|MiniDebugInfoBounds|PprofHasTheCode|Storm)$")
 
 // underRace reports whether the step race runs a test of a package, which is given by its path in the module.
