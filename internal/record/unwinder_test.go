@@ -160,6 +160,9 @@ func TestUnwound(t *testing.T) {
 		"compressed": {"cpu-clock:u", func(c *Config) { c.Target.PIDs, c.Compression = []int{pid}, 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "process" {
+				require.AnyArch(t)
+			}
 			events := strings.Count(tt.events, "clock:u") + strings.Count(tt.events, "/u")
 			result, got := untilWhole(t, events, func(timeout time.Duration) (Result, unwoundSamples) {
 				cfg := unwoundConfig(t, tt.events)
@@ -239,6 +242,7 @@ func TestUnwoundCommand(t *testing.T) {
 
 // TestUnwoundFiles begins another file: it has whole callchains, too.
 func TestUnwoundFiles(t *testing.T) {
+	require.AnyArch(t)
 	pid := startDeep(t)
 	cfg := unwoundConfig(t, "cpu-clock:u")
 	cfg.Target.PIDs, cfg.Switch = []int{pid}, Switch{Size: 128 << 10, MaxFiles: 3}
@@ -266,6 +270,7 @@ func TestUnwoundFiles(t *testing.T) {
 // TestUnwoundFiltered records with filters and with a user's program. The user callchains of all samples that they keep are whole.
 func TestUnwoundFiltered(t *testing.T) {
 	require.Root(t)
+	require.AnyArch(t)
 	pid := startDeep(t)
 	f, err := object.Search{}.Open(deep, "")
 	check(t, err)
@@ -308,6 +313,7 @@ func TestUnwoundFiltered(t *testing.T) {
 // TestUnwoundOverwrite keeps the newest samples. In each ring, the callchain of the oldest sample can be overwritten.
 func TestUnwoundOverwrite(t *testing.T) {
 	require.Root(t)
+	require.AnyArch(t)
 	pid := startDeep(t)
 	online, err := procfs.OnlineCPUs()
 	check(t, err)
@@ -332,6 +338,7 @@ func TestUnwoundOverwrite(t *testing.T) {
 
 // TestUnwoundCgroup records the tasks of a cgroup on all CPUs.
 func TestUnwoundCgroup(t *testing.T) {
+	require.AnyArch(t)
 	dir := newCgroup(t)
 	pid := startDeep(t)
 	startDeep(t) // in another cgroup
