@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -200,7 +201,9 @@ func TestByPhysicalBreakpoint(t *testing.T) {
 		}
 		tags = softwareTags(address, physical(t, address))
 	})
-	if got := samplesByTags(r.Profile); !reflect.DeepEqual(got, map[string]uint64{tags: writes}) {
+	// On arm64 some writes are reported twice: docs/kernel-notes.md.
+	got := samplesByTags(r.Profile)
+	if n := got[tags]; len(got) != 1 || n < writes || n > writes && runtime.GOARCH != "arm64" {
 		t.Errorf("%v, want %d samples with %s", got, writes, tags)
 	}
 }
