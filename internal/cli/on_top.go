@@ -151,8 +151,7 @@ func (all *nodesTop) merge(b *bytes.Buffer) {
 		}
 		r := n.waiting[0]
 		n.waiting = n.waiting[1:]
-		fmt.Fprintf(b, "%s: %s, %.3f s: %s\n", n.name, seconds(r.Time), r.Window.Seconds(), printable.Text(r.Total))
-		fmt.Fprintf(b, "%s: %s\n", n.name, printable.Text(r.Cost))
+		writeTopHead(b, n.name+": ", &r.Reading)
 		if len(r.Rows) == 0 {
 			continue
 		}

@@ -44,8 +44,14 @@ func (p *topPrinter) run(ctx context.Context, w io.Writer, interval time.Duratio
 
 // writeTop writes a reading as a table below two lines.
 func writeTop(b *bytes.Buffer, columns []top.Column, r *top.Reading, order top.Order) {
-	fmt.Fprintf(b, "%s, %.3f s: %s\n%s\n", seconds(r.Time), r.Window.Seconds(), printable.Text(r.Total), printable.Text(r.Cost))
+	writeTopHead(b, "", r)
 	writeTopRows(b, columns, r.Rows, order)
+}
+
+// writeTopHead writes the lines above a table, each after a prefix.
+func writeTopHead(b *bytes.Buffer, prefix string, r *top.Reading) {
+	fmt.Fprintf(b, "%s%s, %.3f s: %s\n", prefix, seconds(r.Time), r.Window.Seconds(), printable.Text(r.Total))
+	fmt.Fprintf(b, "%s%s\n", prefix, printable.Text(r.Cost))
 }
 
 // writeTopRows sorts rows and writes them below their titles. Without rows, it writes nothing.

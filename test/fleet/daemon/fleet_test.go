@@ -173,7 +173,7 @@ func (g *guest) address() string { return fmt.Sprint("127.0.0.1:", g.port) }
 // awaitSeries is that of the engine with more patience. It fails the test if a guest ends.
 func (f *fleet) awaitSeries(e *engine, n int, expr string) (found []series) {
 	f.t.Helper()
-	server.AwaitLong(f.t, fleetPatience, expr, func() string {
+	server.AwaitLong(f.t, fleetPatience, expr, func() (missing string) {
 		for _, g := range f.guests {
 			select {
 			case <-g.ended:
@@ -181,14 +181,8 @@ func (f *fleet) awaitSeries(e *engine, n int, expr string) (found []series) {
 			default:
 			}
 		}
-		var err error
-		if found, err = e.ask(expr); err != nil {
-			return err.Error()
-		}
-		if len(found) != n {
-			return fmt.Sprintf("%d series, not %d: %v", len(found), n, found)
-		}
-		return ""
+		found, missing = e.find(n, expr)
+		return missing
 	})
 	return found
 }

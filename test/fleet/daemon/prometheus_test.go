@@ -124,15 +124,21 @@ func (e *engine) query(expr string) []series {
 // awaitSeries waits until an expression has n series, and returns them.
 func (e *engine) awaitSeries(n int, expr string) (found []series) {
 	e.t.Helper()
-	server.Await(e.t, expr, func() string {
-		var err error
-		if found, err = e.ask(expr); err != nil {
-			return err.Error()
-		}
-		if len(found) != n {
-			return fmt.Sprintf("%d series, not %d: %v", len(found), n, found)
-		}
-		return ""
+	server.Await(e.t, expr, func() (missing string) {
+		found, missing = e.find(n, expr)
+		return missing
 	})
 	return found
+}
+
+// find returns the series of an expression. If they are not n, missing says so.
+func (e *engine) find(n int, expr string) (found []series, missing string) {
+	found, err := e.ask(expr)
+	switch {
+	case err != nil:
+		return nil, err.Error()
+	case len(found) != n:
+		return nil, fmt.Sprintf("%d series, not %d: %v", len(found), n, found)
+	}
+	return found, ""
 }
