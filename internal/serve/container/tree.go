@@ -17,7 +17,7 @@ import (
 )
 
 // Keep is the time for which a Tree knows a container after its end.
-const Keep = 5 * time.Minute
+const Keep = 2 * time.Minute
 
 const (
 	mostCgroups    = 16384 // that a Tree knows
