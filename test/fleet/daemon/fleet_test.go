@@ -66,7 +66,8 @@ func TestFleet(t *testing.T) {
 	const firing = `ALERTS{alertname="BperfCPIOutlier",alertstate="firing"}`
 	const its = `ALERTS{alertname="BperfCPIOutlier",alertstate="firing",pod="` + planted + `"}`
 	found := f.awaitSeries(e, 1, its)
-	for label, want := range map[string]string{"namespace": pod.Namespace, "workload": "web", "container": pod.Container} {
+	for label, want := range map[string]string{"instance": f.guests[0].address(), "namespace": pod.Namespace, "workload": "web",
+		"container": pod.Container} {
 		if got := found[0].Metric[label]; got != want {
 			t.Errorf("label %s of the alert is %q, want %q", label, got, want)
 		}
