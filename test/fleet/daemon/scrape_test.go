@@ -11,6 +11,7 @@ import (
 	"github.com/bperf/bperf/test/engines"
 	"github.com/bperf/bperf/test/fleet/pod"
 	"github.com/bperf/bperf/test/fleet/server"
+	"github.com/bperf/bperf/test/require"
 )
 
 // ofPod selects the series of a pod's container.
@@ -95,16 +96,20 @@ func TestRestart(t *testing.T) {
 	e := oldest.start(t, n.job())
 	counter := `bperf_container_events_total{event="page-faults",` + ofPod(p) + `}`
 	e.awaitSeries(1, counter+" > 20000") // so high that it falls when it begins anew
-	for range 3 {
+	kills := 3
+	if require.Long() {
+		kills = 50
+	}
+	for range kills {
 		n.started.Kill()
 		n.start()
 		e.awaitSeries(1, fmt.Sprintf("timestamp(%s) > %d", counter, time.Now().Unix()+1))
 	}
-	e.awaitSeries(1, "resets("+counter+"[10m]) > 0")
+	e.awaitSeries(1, "resets("+counter+"[1h]) > 0")
 	n.started.Kill()
 	e.awaitSeries(1, `up{job="bperf"} == 0`)
 	real := float64(p.end())
-	all := e.query(counter + "[10m]")
+	all := e.query(counter + "[1h]")
 	if len(all) != 1 {
 		t.Fatalf("%d series", len(all))
 	}
