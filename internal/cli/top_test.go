@@ -161,8 +161,9 @@ func TestTopRefuses(t *testing.T) {
 		"top --by cgroup 7":           {"", "Error: 7 selects BPF programs, which --by cgroup does not show\n", 22},
 		"top --by process -e nothing": {"", "Error: event syntax error: there is no event nothing\n  nothing\n  ^\n", 129},
 		"top -s naem":                 {"", "Error: --sort naem: programs are sorted by cpu, runs, ns, id, type, name; did you mean name?\n", 22},
-		"top -n x": {"", "Error: invalid argument \"x\" for \"-n, --iterations\" flag: strconv.ParseInt: parsing \"x\": invalid syntax\n" +
-			"See bperf top --help\n", 129},
+		"top -n x":                    {"", "Error: -n x: give a whole number\nSee bperf top --help\n", 129},
+		"top -n 9e9":                  {"", "Error: -n 9e9: give a whole number\nSee bperf top --help\n", 129},
+		"top -n 99999999999999999999": {"", "Error: -n 99999999999999999999: the number is out of range\nSee bperf top --help\n", 129},
 		"top ,": {"", "Error: BPF programs: the list is empty; give IDs, all, or " +
 			"name:GLOB, tag:HEX, pinned:PATH, type:NAME, map:ID|NAME, link:ID, cgroup:PATH or pid:PID\n", 129},
 	} {
