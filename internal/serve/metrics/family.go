@@ -9,7 +9,7 @@ import (
 )
 
 // A scrape has some ten thousand series of containers, those that have ended included. prometheus.Registry makes the labels of each of them
-// anew, and checks and sorts them, which takes more CPU time than writing them. The library also takes 1.5 ms at the start of each command
+// anew, and checks and sorts them, which takes more CPU time than writing them. The library also takes 0.9 ms at the start of each command
 // of bperf. So this package makes the families itself. Its tests check them as prometheus.Registry does.
 
 // Desc describes a metric.
