@@ -16,26 +16,21 @@ import (
 type Desc struct {
 	name, help string
 	labels     []string
-	order      []int // indexes of labels, sorted by name
 }
 
 // NewDesc returns the description of a metric that has these labels.
 func NewDesc(name, help string, labels ...string) *Desc {
-	d := &Desc{name: name, help: help, labels: labels}
-	for i := range labels {
-		d.order = append(d.order, i)
-	}
-	slices.SortFunc(d.order, func(a, b int) int { return strings.Compare(labels[a], labels[b]) })
-	return d
+	return &Desc{name, help, labels}
 }
 
 // pairs returns the labels with these values, sorted by name. It keeps values.
 func (d *Desc) pairs(values ...string) []*dto.LabelPair {
 	all, pairs := make([]dto.LabelPair, len(values)), make([]*dto.LabelPair, len(values))
-	for i, at := range d.order {
-		all[i].Name, all[i].Value = &d.labels[at], &values[at]
+	for i := range values {
+		all[i].Name, all[i].Value = &d.labels[i], &values[i]
 		pairs[i] = &all[i]
 	}
+	slices.SortFunc(pairs, func(a, b *dto.LabelPair) int { return strings.Compare(*a.Name, *b.Name) })
 	return pairs
 }
 
