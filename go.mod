@@ -22,8 +22,6 @@ require (
 	golang.org/x/sys v0.50.0
 )
 
-require github.com/kylelemons/godebug v1.1.0 // indirect
-
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect

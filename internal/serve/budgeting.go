@@ -5,15 +5,14 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"runtime/metrics"
+	goruntime "runtime/metrics"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/bperf/bperf/internal/procfs"
 	"github.com/bperf/bperf/internal/serve/budget"
+	"github.com/bperf/bperf/internal/serve/metrics"
 	"github.com/bperf/bperf/internal/serve/node"
 	"github.com/bperf/bperf/internal/serve/profiles"
 	"github.com/bperf/bperf/internal/serve/settings"
@@ -101,8 +100,8 @@ const leastRoom = 8 << 20
 
 // liveHeap returns the bytes of the heap that the last garbage collection found in use.
 func liveHeap() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
+	sample := []goruntime.Sample{{Name: "/gc/heap/live:bytes"}}
+	goruntime.Read(sample)
 	return sample[0].Value.Uint64()
 }
 
@@ -241,59 +240,49 @@ func (d *Daemon) setInside(c *node.Collector, plan budget.Plan) {
 
 // Metrics of the budget.
 var (
-	levelDesc = prometheus.NewDesc("bperf_budget_level",
-		"What bperf gives up to keep its budget: 0 is nothing, and each level gives up more than the one below.", nil, nil)
-	cpuRatioDesc = prometheus.NewDesc("bperf_budget_cpu_ratio",
-		"Share of the CPU time of all CPUs that bperf took in the last period. That of its BPF programs is an estimate.", []string{"part"}, nil)
-	givenUpDesc = prometheus.NewDesc("bperf_budget_given_up",
-		"Share of what the configuration asks for that is given up to keep the budget.", []string{"what"}, nil)
-	memoryDesc = prometheus.NewDesc("bperf_budget_memory_bytes",
-		"Resident memory of bperf without pages of files, which the kernel can drop.", nil, nil)
-	cpuLimitDesc = prometheus.NewDesc("bperf_budget_cpu_limit_ratio",
-		"Budget: the share of the CPU time of all CPUs that bperf may take.", nil, nil)
-	memoryLimitDesc = prometheus.NewDesc("bperf_budget_memory_limit_bytes",
-		"Budget: the resident memory that bperf may take, without pages of files.", nil, nil)
+	levelDesc = metrics.NewDesc("bperf_budget_level",
+		"What bperf gives up to keep its budget: 0 is nothing, and each level gives up more than the one below.")
+	cpuRatioDesc = metrics.NewDesc("bperf_budget_cpu_ratio",
+		"Share of the CPU time of all CPUs that bperf took in the last period. That of its BPF programs is an estimate.", "part")
+	givenUpDesc = metrics.NewDesc("bperf_budget_given_up",
+		"Share of what the configuration asks for that is given up to keep the budget.", "what")
+	memoryDesc = metrics.NewDesc("bperf_budget_memory_bytes",
+		"Resident memory of bperf without pages of files, which the kernel can drop.")
+	cpuLimitDesc = metrics.NewDesc("bperf_budget_cpu_limit_ratio",
+		"Budget: the share of the CPU time of all CPUs that bperf may take.")
+	memoryLimitDesc = metrics.NewDesc("bperf_budget_memory_limit_bytes",
+		"Budget: the resident memory that bperf may take, without pages of files.")
 )
 
-// Describe sends the descriptions of the metrics.
-func (b *budgeting) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{levelDesc, cpuRatioDesc, memoryDesc, givenUpDesc, cpuLimitDesc, memoryLimitDesc} {
-		out <- d
-	}
-}
-
-// Collect sends the metrics.
-func (b *budgeting) Collect(out chan<- prometheus.Metric) {
+// export exports what the budget allows, and what the daemon takes.
+func (b *budgeting) export(scrape *metrics.Scrape) {
 	s := b.status.Load()
 	if s == nil {
 		return
 	}
-	send := func(d *prometheus.Desc, value float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-	}
-	send(levelDesc, float64(s.Level))
+	scrape.Gauge(levelDesc, float64(s.Level))
 	if s.Process.Known {
-		send(cpuRatioDesc, s.Process.Of, "process")
+		scrape.Gauge(cpuRatioDesc, s.Process.Of, "process")
 	}
 	if s.Sessions.Known {
-		send(cpuRatioDesc, s.Sessions.Of, "sessions")
+		scrape.Gauge(cpuRatioDesc, s.Sessions.Of, "sessions")
 	}
 	if s.Programs.Known {
-		send(cpuRatioDesc, s.Programs.Of, "bpf_programs")
+		scrape.Gauge(cpuRatioDesc, s.Programs.Of, "bpf_programs")
 	}
 	if s.Memory.Known {
-		send(memoryDesc, s.Memory.Of)
+		scrape.Gauge(memoryDesc, s.Memory.Of)
 	}
 	givenUp := s.Plan.GivesUp(s.All)
-	send(givenUpDesc, givenUp.Frequency, "sampling_frequency")
-	send(givenUpDesc, givenUp.Inside, "inside_bpf_programs")
-	send(givenUpDesc, givenUp.Events, "events")
-	send(givenUpDesc, givenUp.Stacks, "stacks")
-	send(givenUpDesc, givenUp.Containers, "containers")
+	scrape.Gauge(givenUpDesc, givenUp.Frequency, "sampling_frequency")
+	scrape.Gauge(givenUpDesc, givenUp.Inside, "inside_bpf_programs")
+	scrape.Gauge(givenUpDesc, givenUp.Events, "events")
+	scrape.Gauge(givenUpDesc, givenUp.Stacks, "stacks")
+	scrape.Gauge(givenUpDesc, givenUp.Containers, "containers")
 	if s.Limits.CPU > 0 {
-		send(cpuLimitDesc, s.Limits.CPU)
+		scrape.Gauge(cpuLimitDesc, s.Limits.CPU)
 	}
 	if s.Limits.Memory > 0 {
-		send(memoryLimitDesc, float64(s.Limits.Memory))
+		scrape.Gauge(memoryLimitDesc, float64(s.Limits.Memory))
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/bperf/bperf/internal/serve/budget"
@@ -111,7 +112,7 @@ func (s *simulated) period(process, bpf float64) {
 // metrics returns what a scrape has. The last period may not be in it yet.
 func (s *simulated) metrics() string {
 	s.t.Helper()
-	families, err := s.current.Load().metrics.Gather()
+	families, err := prometheus.Gatherers{s.current.Load().metrics}.Gather() // checks that names, labels and series are valid
 	check(s.t, err)
 	var b bytes.Buffer
 	for _, f := range families {

@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/bperf/bperf/internal/serve/container"
+	"github.com/bperf/bperf/internal/serve/metrics"
 	"github.com/bperf/bperf/internal/serve/profiles"
 	"github.com/bperf/bperf/internal/serve/push"
 	"github.com/bperf/bperf/internal/serve/settings"
@@ -62,16 +61,13 @@ func (p *profiling) push(w *profiles.Window) {
 // windows returns the last profiles, and why there is none at the moment.
 func (p *profiling) windows() ([]*profiles.Window, error) { return p.Windows(), p.Err() }
 
-var profilingDesc = prometheus.NewDesc("bperf_profiling", "Whether the profile of the machine is being taken.", nil, nil)
+var profilingDesc = metrics.NewDesc("bperf_profiling", "Whether the profile of the machine is being taken.")
 
-// Describe sends the description of the metric.
-func (p *profiling) Describe(out chan<- *prometheus.Desc) { out <- profilingDesc }
-
-// Collect sends the metric.
-func (p *profiling) Collect(out chan<- prometheus.Metric) {
+// export exports whether the profile is being taken.
+func (p *profiling) export(s *metrics.Scrape) {
 	running := 1.0
 	if p.Err() != nil {
 		running = 0
 	}
-	out <- prometheus.MustNewConstMetric(profilingDesc, prometheus.GaugeValue, running)
+	s.Gauge(profilingDesc, running)
 }

@@ -9,17 +9,10 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/bperf/bperf/internal/count/shared"
 	"github.com/bperf/bperf/internal/kernel"
@@ -70,8 +63,7 @@ type Daemon struct {
 	kubelet  *kubelet.Client // nil if the kubelet is not asked for names
 	budget   *budgeting      // what the daemon takes, and may take
 	page     *page.Page
-	own      *prometheus.Registry // metrics of the daemon itself
-	reloads  *reloads
+	reloads  reloads
 	fetching context.CancelFunc            // ends what is being fetched from debuginfod
 	doctor   atomic.Pointer[kernel.Report] // what works on this machine; nil while that is not known
 	current  atomic.Pointer[generation]    // nil while the daemon starts
@@ -82,7 +74,7 @@ type generation struct {
 	settings  *settings.Settings
 	collector *node.Collector
 	began     time.Time // of collector
-	metrics   prometheus.Gatherer
+	metrics   *metrics.Collector
 }
 
 // New reads the configuration and opens the addresses. Run does the rest.
@@ -91,7 +83,7 @@ func New(config Config) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{config: config, settings: s, level: new(slog.LevelVar), own: prometheus.NewRegistry(), reloads: newReloads()}
+	d := &Daemon{config: config, settings: s, level: new(slog.LevelVar)}
 	d.level.Set(s.Log.Level)
 	d.log = newLog(config.Log, s.Log.Format, d.level)
 	fetching, stop := context.WithCancel(context.Background())
@@ -107,22 +99,11 @@ func New(config Config) (*Daemon, error) {
 	}
 	if s.Kubelet.URL != "" {
 		d.kubelet = kubelet.New(kubelet.Config(s.Kubelet), d.log)
-		d.own.MustRegister(names{d.kubelet})
 	}
 	d.budget = newBudgeting(d.log, d.cost)
 	d.page = d.newPage()
 	if d.server, err = web.Listen(s, d.log, d.routes(s.Sessions)); err != nil {
 		return nil, errors.Join(err, d.servers.close())
-	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "bperf_build_info", Help: "The version of bperf.",
-		ConstLabels: prometheus.Labels{"version": config.Version, "goversion": runtime.Version(), "goarch": runtime.GOARCH},
-	})
-	build.Set(1)
-	d.own.MustRegister(build, collectors.NewGoCollector(), d.server.Metrics(), d.reloads.successful, d.reloads.time, d.budget,
-		sessions{d.remote.Stats}, d.servers)
-	if d.profile != nil {
-		d.own.MustRegister(d.profile)
 	}
 	return d, nil
 }
@@ -270,7 +251,7 @@ func (d *Daemon) open(s *settings.Settings, plan budget.Plan) (*node.Collector, 
 
 // use makes the daemon use these settings and this collector, which began to count then.
 func (d *Daemon) use(s *settings.Settings, collector *node.Collector, began time.Time) {
-	d.current.Store(&generation{s, collector, began, both{d.own, metrics.New(d.Snapshot, s.SeriesLimit)}})
+	d.current.Store(&generation{s, collector, began, metrics.New(d.Snapshot, s.SeriesLimit, d.export)})
 }
 
 // errStarting is the error of Snapshot until counting has begun.
@@ -345,19 +326,6 @@ func (d *Daemon) Reload() error {
 	return nil
 }
 
-// both gathers two sets of metrics that have no family in common. prometheus.Gatherers would check each series.
-type both [2]prometheus.Gatherer
-
-// Gather implements prometheus.Gatherer. The families are sorted by name.
-func (b both) Gather() (all []*dto.MetricFamily, err error) {
-	for _, g := range b {
-		families, failed := g.Gather()
-		all, err = append(all, families...), errors.Join(err, failed)
-	}
-	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
-	return all, err
-}
-
 // unchangeable returns an error if a key changed that needs a restart.
 func unchangeable(before, after *settings.Settings) error {
 	for _, key := range []struct {
@@ -381,29 +349,15 @@ func unchangeable(before, after *settings.Settings) error {
 	return nil
 }
 
-// reloads are the metrics of reading the configuration. Prometheus and its exporters have the same.
-type reloads struct{ successful, time prometheus.Gauge }
-
-func newReloads() *reloads {
-	return &reloads{
-		prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "bperf_config_last_reload_successful", Help: "Whether the last attempt to read the configuration succeeded.",
-		}),
-		prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "bperf_config_last_reload_success_timestamp_seconds", Help: "When the configuration was last read with success.",
-		}),
-	}
+// reloads are the results of reading the configuration.
+type reloads struct {
+	successful atomic.Bool  // the last attempt
+	time       atomic.Int64 // of the last success, in seconds since 1970
 }
 
 func (r *reloads) succeeded() {
-	r.successful.Set(1)
-	r.time.Set(float64(time.Now().Unix()))
+	r.successful.Store(true)
+	r.time.Store(time.Now().Unix())
 }
 
-func (r *reloads) failed() { r.successful.Set(0) }
-
-// metricsOptions bound what one scrape takes.
-func (d *Daemon) metricsOptions() promhttp.HandlerOpts {
-	return promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelError), ErrorHandling: promhttp.HTTPErrorOnError,
-		DisableCompression: true}
-}
+func (r *reloads) failed() { r.successful.Store(false) }

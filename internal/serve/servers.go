@@ -10,8 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/bperf/bperf/internal/serve/metrics"
 	"github.com/bperf/bperf/internal/serve/push"
 	"github.com/bperf/bperf/internal/serve/settings"
 	"github.com/bperf/bperf/internal/userfile"
@@ -91,37 +90,26 @@ func (all *servers) stats() (stats []push.Stats) {
 
 // Metrics of pushes. The URL has no secrets.
 var (
-	pushLabels      = []string{"kind", "url"}
-	pushedDesc      = prometheus.NewDesc("bperf_push_items_total", "Profiles, or values of metrics, that the server accepted.", pushLabels, nil)
-	pushedBytesDesc = prometheus.NewDesc("bperf_push_bytes_total", "Bytes of requests that the server accepted, compressed.", pushLabels, nil)
-	retriesDesc     = prometheus.NewDesc("bperf_push_retries_total", "Requests that failed and were repeated.", pushLabels, nil)
-	droppedDesc     = prometheus.NewDesc("bperf_push_dropped_items_total", "Profiles, or values of metrics, that did not reach the server.", append(pushLabels, "reason"), nil)
-	waitingDesc     = prometheus.NewDesc("bperf_push_queue_bytes", "Memory of the requests that wait.", pushLabels, nil)
-	lastSuccessDesc = prometheus.NewDesc("bperf_push_last_success_timestamp_seconds", "When the server last accepted a request.", pushLabels, nil)
+	pushedDesc      = metrics.NewDesc("bperf_push_items_total", "Profiles, or values of metrics, that the server accepted.", "kind", "url")
+	pushedBytesDesc = metrics.NewDesc("bperf_push_bytes_total", "Bytes of requests that the server accepted, compressed.", "kind", "url")
+	retriesDesc     = metrics.NewDesc("bperf_push_retries_total", "Requests that failed and were repeated.", "kind", "url")
+	droppedDesc     = metrics.NewDesc("bperf_push_dropped_items_total", "Profiles, or values of metrics, that did not reach the server.", "kind", "url", "reason")
+	waitingDesc     = metrics.NewDesc("bperf_push_queue_bytes", "Memory of the requests that wait.", "kind", "url")
+	lastSuccessDesc = metrics.NewDesc("bperf_push_last_success_timestamp_seconds", "When the server last accepted a request.", "kind", "url")
 )
 
-// Describe sends the descriptions of the metrics.
-func (all *servers) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{pushedDesc, pushedBytesDesc, retriesDesc, droppedDesc, waitingDesc, lastSuccessDesc} {
-		out <- d
-	}
-}
-
-// Collect sends the metrics.
-func (all *servers) Collect(out chan<- prometheus.Metric) {
-	for _, s := range all.stats() {
-		send := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
-			out <- prometheus.MustNewConstMetric(d, kind, value, append([]string{s.Kind, s.URL}, labels...)...)
+// export exports the numbers of the queues.
+func (all *servers) export(s *metrics.Scrape) {
+	for _, q := range all.stats() {
+		s.Counter(pushedDesc, float64(q.Accepted), q.Kind, q.URL)
+		s.Counter(pushedBytesDesc, float64(q.Bytes), q.Kind, q.URL)
+		s.Counter(retriesDesc, float64(q.Retries), q.Kind, q.URL)
+		for why := range q.Dropped {
+			s.Counter(droppedDesc, float64(q.Dropped[why].Items), q.Kind, q.URL, push.Reason(why).String())
 		}
-		send(pushedDesc, prometheus.CounterValue, float64(s.Accepted))
-		send(pushedBytesDesc, prometheus.CounterValue, float64(s.Bytes))
-		send(retriesDesc, prometheus.CounterValue, float64(s.Retries))
-		for why := range s.Dropped {
-			send(droppedDesc, prometheus.CounterValue, float64(s.Dropped[why].Items), push.Reason(why).String())
-		}
-		send(waitingDesc, prometheus.GaugeValue, float64(s.WaitingBytes))
-		if !s.LastSuccess.IsZero() {
-			send(lastSuccessDesc, prometheus.GaugeValue, float64(s.LastSuccess.UnixMilli())/1000)
+		s.Gauge(waitingDesc, float64(q.WaitingBytes), q.Kind, q.URL)
+		if !q.LastSuccess.IsZero() {
+			s.Gauge(lastSuccessDesc, float64(q.LastSuccess.UnixMilli())/1000, q.Kind, q.URL)
 		}
 	}
 }

@@ -9,32 +9,28 @@ import (
 )
 
 // A scrape has some ten thousand series of containers, those that have ended included. prometheus.Registry makes the labels of each of them
-// anew, and checks and sorts them, which takes more CPU time than writing them. So this package makes the families itself. Its tests check
-// them as prometheus.Registry does.
+// anew, and checks and sorts them, which takes more CPU time than writing them. The library also takes 0.9 ms at the start of each command
+// of bperf. So this package makes the families itself. Its tests check them as prometheus.Registry does.
 
-// desc describes a metric.
-type desc struct {
+// Desc describes a metric.
+type Desc struct {
 	name, help string
 	labels     []string
-	order      []int // indexes of labels, sorted by name
 }
 
-func newDesc(name, help string, labels ...string) *desc {
-	d := &desc{name: name, help: help, labels: labels}
-	for i := range labels {
-		d.order = append(d.order, i)
-	}
-	slices.SortFunc(d.order, func(a, b int) int { return strings.Compare(labels[a], labels[b]) })
-	return d
+// NewDesc returns the description of a metric that has these labels.
+func NewDesc(name, help string, labels ...string) *Desc {
+	return &Desc{name, help, labels}
 }
 
 // pairs returns the labels with these values, sorted by name. It keeps values.
-func (d *desc) pairs(values ...string) []*dto.LabelPair {
+func (d *Desc) pairs(values ...string) []*dto.LabelPair {
 	all, pairs := make([]dto.LabelPair, len(values)), make([]*dto.LabelPair, len(values))
-	for i, at := range d.order {
-		all[i].Name, all[i].Value = &d.labels[at], &values[at]
+	for i := range values {
+		all[i].Name, all[i].Value = &d.labels[i], &values[i]
 		pairs[i] = &all[i]
 	}
+	slices.SortFunc(pairs, func(a, b *dto.LabelPair) int { return strings.Compare(*a.Name, *b.Name) })
 	return pairs
 }
 
@@ -50,13 +46,12 @@ func with(pairs []*dto.LabelPair, one *dto.LabelPair) []*dto.LabelPair {
 	return append(append(append(all, pairs[:at]...), one), pairs[at:]...)
 }
 
-// scrape is one collection of all metrics.
-type scrape struct {
-	families map[*desc]*dto.MetricFamily
+// Scrape is one collection of all metrics.
+type Scrape struct {
+	families map[*Desc]*dto.MetricFamily
 	counters []counter // memory for the next ones
 	room     int       // for more series
 	leftOut  uint64    // series
-	err      error
 }
 
 // counter is a metric in one piece of memory.
@@ -70,7 +65,7 @@ type counter struct {
 const atOnce = 256
 
 // add adds a counter with labels that are sorted by name, and that nothing changes later.
-func (s *scrape) add(d *desc, value float64, labels []*dto.LabelPair) {
+func (s *Scrape) add(d *Desc, value float64, labels []*dto.LabelPair) {
 	if len(s.counters) == 0 {
 		s.counters = make([]counter, atOnce)
 	}
@@ -83,16 +78,18 @@ func (s *scrape) add(d *desc, value float64, labels []*dto.LabelPair) {
 	f.Metric = append(f.Metric, &c.Metric)
 }
 
-func (s *scrape) counter(d *desc, value float64, labels ...string) {
+// Counter adds a counter with the values of its labels, in the order of NewDesc.
+func (s *Scrape) Counter(d *Desc, value float64, labels ...string) {
 	s.add(d, value, d.pairs(labels...))
 }
 
-func (s *scrape) gauge(d *desc, value float64, labels ...string) {
+// Gauge adds a gauge with the values of its labels, in the order of NewDesc.
+func (s *Scrape) Gauge(d *Desc, value float64, labels ...string) {
 	f := s.family(d, dto.MetricType_GAUGE)
 	f.Metric = append(f.Metric, &dto.Metric{Gauge: &dto.Gauge{Value: &value}, Label: d.pairs(labels...)})
 }
 
-func (s *scrape) family(d *desc, kind dto.MetricType) *dto.MetricFamily {
+func (s *Scrape) family(d *Desc, kind dto.MetricType) *dto.MetricFamily {
 	f := s.families[d]
 	if f == nil {
 		f = &dto.MetricFamily{Name: &d.name, Help: &d.help, Type: &kind}
@@ -102,6 +99,6 @@ func (s *scrape) family(d *desc, kind dto.MetricType) *dto.MetricFamily {
 }
 
 // sorted returns the families by name.
-func (s *scrape) sorted() []*dto.MetricFamily {
+func (s *Scrape) sorted() []*dto.MetricFamily {
 	return slices.SortedFunc(maps.Values(s.families), func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
 }

@@ -1,12 +1,9 @@
 package metrics
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/bperf/bperf/internal/count"
@@ -15,20 +12,17 @@ import (
 
 // Each of these descriptions never changes.
 var (
-	insideTimes = newDesc("bperf_bpf_program_run_duration_seconds",
+	insideTimes = NewDesc("bperf_bpf_program_run_duration_seconds",
 		"Run times of a BPF program, without dropped runs: a native histogram.", programNames...)
-	insideDropped = newDesc("bperf_bpf_program_dropped_runs_total",
+	insideDropped = NewDesc("bperf_bpf_program_dropped_runs_total",
 		"Runs of a BPF program that are not in its run times and events.", programNames...)
-	insideEvents = newDesc("bperf_bpf_program_events_total",
+	insideEvents = NewDesc("bperf_bpf_program_events_total",
 		"Events inside a BPF program, as counted: not scaled up if the event was multiplexed.", append([]string{"event"}, programNames...)...)
-	insideEnabled = newDesc("bperf_bpf_program_event_enabled_seconds_total",
+	insideEnabled = NewDesc("bperf_bpf_program_event_enabled_seconds_total",
 		"Time that an event was enabled inside a BPF program.", append([]string{"event"}, programNames...)...)
-	insideRunning = newDesc("bperf_bpf_program_event_running_seconds_total",
+	insideRunning = NewDesc("bperf_bpf_program_event_running_seconds_total",
 		"Time that an event was enabled and on a hardware counter inside a BPF program.", append([]string{"event"}, programNames...)...)
 )
-
-// insideDescs are all of them.
-var insideDescs = []*desc{insideTimes, insideDropped, insideEvents, insideEnabled, insideRunning}
 
 // counts inside a BPF program: those runs that were dropped, the sum of the run times in ns, the histogram of the run times, and three for
 // each event.
@@ -40,7 +34,7 @@ const (
 )
 
 // exportInside exports what was counted inside BPF programs.
-func (c *Collector) exportInside(s *scrape, snap *node.Snapshot) {
+func (c *Collector) exportInside(s *Scrape, snap *node.Snapshot) {
 	if snap.Inside == nil {
 		return // nothing was asked for
 	}
@@ -63,7 +57,7 @@ func (c *Collector) exportInside(s *scrape, snap *node.Snapshot) {
 	}
 }
 
-func (s *scrape) inside(sum *sum[programLabels], events []event) {
+func (s *Scrape) inside(sum *sum[programLabels], events []event) {
 	labels := insideTimes.pairs(sum.labels.name, sum.labels.kind, sum.labels.tag)
 	s.histogram(insideTimes, seconds(sum.counts[insideSum]), sum.counts[insideBucket:insideEvent], labels)
 	s.add(insideDropped, float64(sum.counts[insideDrops]), labels)
@@ -75,11 +69,18 @@ func (s *scrape) inside(sum *sum[programLabels], events []event) {
 const schema = 3
 
 // histogram exports run times. buckets are those of count.Runs, in ns.
-func (s *scrape) histogram(d *desc, sum float64, buckets []uint64, labels []*dto.LabelPair) {
+func (s *Scrape) histogram(d *Desc, sum float64, buckets []uint64, labels []*dto.LabelPair) {
 	var runs count.Runs
 	copy(runs.Buckets[:], buckets)
 	all, zero := uint64(0), uint64(0)
-	native := map[int]int64{}
+	h := &dto.Histogram{Schema: new(int32(schema)), SampleCount: &all, SampleSum: &sum, ZeroCount: &zero, ZeroThreshold: new(time.Nanosecond.Seconds() / 2)}
+	next, before := int32(0), int64(0) // the bucket after the last one, and the runs in the last one
+	add := func(n int64) {
+		*h.PositiveSpan[len(h.PositiveSpan)-1].Length++
+		h.PositiveDelta = append(h.PositiveDelta, n-before)
+		before = n
+		next++
+	}
 	for _, b := range runs.Histogram() {
 		all += b.Runs
 		switch middle := (b.Low + b.High) / 2 * time.Nanosecond.Seconds(); {
@@ -87,22 +88,20 @@ func (s *scrape) histogram(d *desc, sum float64, buckets []uint64, labels []*dto
 		case middle == 0:
 			zero += b.Runs
 		default:
-			native[int(math.Ceil(math.Log2(middle)*(1<<schema)))] += int64(b.Runs)
+			at := int32(math.Ceil(math.Log2(middle) * (1 << schema)))
+			if gap := at - next; len(h.PositiveSpan) == 0 || gap > smallGap {
+				h.PositiveSpan = append(h.PositiveSpan, &dto.BucketSpan{Offset: &gap, Length: new(uint32(0))})
+				next = at
+			}
+			for next < at {
+				add(0)
+			}
+			add(int64(b.Runs))
 		}
 	}
-	out := &dto.Metric{}
-	m, err := prometheus.NewConstNativeHistogram(noLabels, all, sum, native, nil, zero, schema, time.Nanosecond.Seconds()/2, time.Time{})
-	if err == nil {
-		err = m.Write(out)
-	}
-	if err != nil {
-		s.err = errors.Join(s.err, fmt.Errorf("%s: %w", d.name, err))
-		return
-	}
-	out.Label = labels
 	f := s.family(d, dto.MetricType_HISTOGRAM)
-	f.Metric = append(f.Metric, out)
+	f.Metric = append(f.Metric, &dto.Metric{Histogram: h, Label: labels})
 }
 
-// noLabels describes a histogram that gets its labels later.
-var noLabels = prometheus.NewDesc(insideTimes.name, insideTimes.help, nil, nil)
+// smallGap is the number of empty buckets that take less as buckets than as a new span.
+const smallGap = 2

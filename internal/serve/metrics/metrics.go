@@ -4,7 +4,6 @@ package metrics
 import (
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,10 +15,11 @@ import (
 	"github.com/bperf/bperf/internal/serve/node"
 )
 
-// Collector exports the counts of a node. It implements prometheus.Gatherer. What could not be counted is absent, never 0.
+// Collector exports the counts of a node, and what others add. It implements prometheus.Gatherer. What could not be counted is absent, never 0.
 type Collector struct {
 	read  func() (*node.Snapshot, error)
 	limit int
+	more  []func(*Scrape)
 
 	mu         sync.Mutex
 	containers *tally[uint64, containerLabels]
@@ -29,11 +29,12 @@ type Collector struct {
 	leftOut    uint64 // series, since the collector was made
 }
 
-// New returns a collector of what read returns. A scrape has at most limit series of containers, BPF programs and CPUs.
-func New(read func() (*node.Snapshot, error), limit int) *Collector {
+// New returns a collector of what read returns, and of what each function of more adds to a scrape. A scrape has at most limit series of containers, BPF programs and CPUs.
+func New(read func() (*node.Snapshot, error), limit int, more ...func(*Scrape)) *Collector {
 	return &Collector{
 		read:       read,
 		limit:      limit,
+		more:       more,
 		containers: newTally[uint64, containerLabels](),
 		programs:   newTally[uint32, programLabels](),
 		inside:     newTally[uint32, programLabels](),
@@ -61,69 +62,55 @@ var containerNames = []string{"container_id", "pod_uid", "namespace", "pod", "co
 
 // Each of these descriptions never changes.
 var (
-	containerEvents = newDesc("bperf_container_events_total",
+	containerEvents = NewDesc("bperf_container_events_total",
 		"Events of a container, as counted: not scaled up if the event was multiplexed.", append([]string{"event"}, containerNames...)...)
-	containerEnabled = newDesc("bperf_container_event_enabled_seconds_total",
+	containerEnabled = NewDesc("bperf_container_event_enabled_seconds_total",
 		"Time that an event was enabled for a container.", append([]string{"event"}, containerNames...)...)
-	containerRunning = newDesc("bperf_container_event_running_seconds_total",
+	containerRunning = NewDesc("bperf_container_event_running_seconds_total",
 		"Time that an event was enabled and on a hardware counter for a container.", append([]string{"event"}, containerNames...)...)
-	containerCPU = newDesc("bperf_container_cpu_seconds_total",
+	containerCPU = NewDesc("bperf_container_cpu_seconds_total",
 		"CPU time of a container.", containerNames...)
-	containerSwitches = newDesc("bperf_container_context_switches_total",
+	containerSwitches = NewDesc("bperf_container_context_switches_total",
 		"Times that a thread of a container left a CPU.", containerNames...)
 
-	containerOffCPU = newDesc("bperf_container_offcpu_seconds_total",
+	containerOffCPU = NewDesc("bperf_container_offcpu_seconds_total",
 		"Time that threads of a container were on no CPU, counted when they have run again: runnable waits for a CPU, blocked cannot be interrupted.",
 		append([]string{"reason"}, containerNames...)...)
 
-	nodeCPU    = newDesc("", "", "cpu") // the labels of nodeEvents and others but the event
-	nodeEvents = newDesc("bperf_node_events_total",
+	nodeCPU    = NewDesc("", "", "cpu") // the labels of nodeEvents and others but the event
+	nodeEvents = NewDesc("bperf_node_events_total",
 		"Events on a CPU, as counted: not scaled up if the event was multiplexed.", "event", "cpu")
-	nodeEnabled = newDesc("bperf_node_event_enabled_seconds_total",
+	nodeEnabled = NewDesc("bperf_node_event_enabled_seconds_total",
 		"Time that an event was enabled on a CPU.", "event", "cpu")
-	nodeRunning = newDesc("bperf_node_event_running_seconds_total",
+	nodeRunning = NewDesc("bperf_node_event_running_seconds_total",
 		"Time that an event was enabled and on a hardware counter of a CPU.", "event", "cpu")
 
-	programRuns = newDesc("bperf_bpf_program_runs_total",
+	programRuns = NewDesc("bperf_bpf_program_runs_total",
 		"Runs of loaded BPF programs while the kernel counted them.", programNames...)
-	programTime = newDesc("bperf_bpf_program_run_seconds_total",
+	programTime = NewDesc("bperf_bpf_program_run_seconds_total",
 		"Run time of loaded BPF programs while the kernel measured it.", programNames...)
 
-	eventSupported = newDesc("bperf_event_supported",
+	eventSupported = NewDesc("bperf_event_supported",
 		"Whether an event of the configuration is counted; if not, the reason.", "event", "reason")
-	insideSupported = newDesc("bperf_bpf_program_event_supported",
+	insideSupported = NewDesc("bperf_bpf_program_event_supported",
 		"Whether an event of the configuration is counted inside BPF programs; if not, the reason.", "event", "reason")
-	featureSupported = newDesc("bperf_feature_supported",
+	featureSupported = NewDesc("bperf_feature_supported",
 		"Whether bperf counts containers, and BPF programs; if not, or not all of them, the reason.", "feature", "reason")
-	lost = newDesc("bperf_lost_total",
+	lost = NewDesc("bperf_lost_total",
 		"What could not be counted.", "what")
-	seriesLeftOut = newDesc("bperf_series_left_out_total",
+	seriesLeftOut = NewDesc("bperf_series_left_out_total",
 		"Series that scrapes did not return because of the limit.")
 
-	measured = newDesc("bperf_bpf_measured_seconds_total",
+	measured = NewDesc("bperf_bpf_measured_seconds_total",
 		"Time that the kernel counted the runs of BPF programs and measured their time.")
 
-	selfCPU = newDesc("bperf_self_cpu_seconds_total",
+	selfCPU = NewDesc("bperf_self_cpu_seconds_total",
 		"CPU time of bperf itself, user and system.")
-	selfMemory = newDesc("bperf_self_memory_bytes",
+	selfMemory = NewDesc("bperf_self_memory_bytes",
 		"Resident memory of bperf itself.")
-	selfBPF = newDesc("bperf_self_bpf_run_seconds_total",
+	selfBPF = NewDesc("bperf_self_bpf_run_seconds_total",
 		"Run time of bperf's own BPF programs, as far as the kernel measured it.", "program")
 )
-
-// descs are the descriptions of all metrics.
-var descs = slices.Concat([]*desc{
-	containerEvents, containerEnabled, containerRunning, containerCPU, containerSwitches, containerOffCPU, nodeEvents, nodeEnabled, nodeRunning,
-	programRuns, programTime, measured, eventSupported, insideSupported, featureSupported, lost, seriesLeftOut, selfCPU, selfMemory, selfBPF,
-}, insideDescs)
-
-// Names returns the names of all metrics, in no order.
-func Names() (names []string) {
-	for _, d := range descs {
-		names = append(names, d.name)
-	}
-	return names
-}
 
 // Gather implements prometheus.Gatherer. If the node cannot be read, the scrape fails with the reason.
 func (c *Collector) Gather() ([]*dto.MetricFamily, error) {
@@ -133,7 +120,7 @@ func (c *Collector) Gather() ([]*dto.MetricFamily, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the counts of this node: %w", err)
 	}
-	s := &scrape{families: make(map[*desc]*dto.MetricFamily), room: c.limit}
+	s := &Scrape{families: make(map[*Desc]*dto.MetricFamily), room: c.limit}
 	s.self(snap.Self)
 	s.losses(snap.Losses)
 	events := s.supported(snap.Events, eventSupported)
@@ -147,8 +134,11 @@ func (c *Collector) Gather() ([]*dto.MetricFamily, error) {
 	}
 	c.exportContainers(s, snap.Containers, events)
 	c.leftOut += s.leftOut
-	s.counter(seriesLeftOut, float64(c.leftOut))
-	return s.sorted(), s.err
+	s.Counter(seriesLeftOut, float64(c.leftOut))
+	for _, export := range c.more {
+		export(s)
+	}
+	return s.sorted(), nil
 }
 
 // counts of a BPF program or a container: runs and time, or switches and CPU time. A container has the times off the CPUs too, and three
@@ -160,7 +150,7 @@ const (
 	firstEvent = firstOffCPU + process.Reasons
 )
 
-func (c *Collector) exportPrograms(s *scrape, programs []node.Program) {
+func (c *Collector) exportPrograms(s *Scrape, programs []node.Program) {
 	for _, p := range programs {
 		c.programs.add(p.ID, programLabels{label(p.Name), label(p.Type), label(p.Tag)}, []uint64{number: p.Runs, duration: nanoseconds(p.Time)})
 	}
@@ -169,12 +159,12 @@ func (c *Collector) exportPrograms(s *scrape, programs []node.Program) {
 			continue // it did not run while the kernel counted, which happens for a part of the time only
 		}
 		l := sum.labels
-		s.counter(programRuns, float64(sum.counts[number]), l.name, l.kind, l.tag)
-		s.counter(programTime, seconds(sum.counts[duration]), l.name, l.kind, l.tag)
+		s.Counter(programRuns, float64(sum.counts[number]), l.name, l.kind, l.tag)
+		s.Counter(programTime, seconds(sum.counts[duration]), l.name, l.kind, l.tag)
 	}
 }
 
-func (c *Collector) exportContainers(s *scrape, containers []node.Container, events []event) {
+func (c *Collector) exportContainers(s *Scrape, containers []node.Container, events []event) {
 	for i := range containers {
 		n := &containers[i]
 		counts := make([]uint64, firstEvent+3*c.events)
@@ -203,7 +193,7 @@ type event struct {
 }
 
 // fits takes room for n series. Series of one CPU, container or program are exported together or not at all.
-func (s *scrape) fits(n int) bool {
+func (s *Scrape) fits(n int) bool {
 	if n > s.room {
 		s.leftOut += uint64(n)
 		return false
@@ -212,46 +202,46 @@ func (s *scrape) fits(n int) bool {
 	return true
 }
 
-func (s *scrape) self(self node.Self) {
+func (s *Scrape) self(self node.Self) {
 	if self.CPUTime > 0 {
-		s.counter(selfCPU, self.CPUTime.Seconds())
+		s.Counter(selfCPU, self.CPUTime.Seconds())
 	}
 	if self.Memory > 0 {
-		s.gauge(selfMemory, float64(self.Memory))
+		s.Gauge(selfMemory, float64(self.Memory))
 	}
 	if self.Window > 0 {
-		s.counter(measured, self.Window.Seconds())
+		s.Counter(measured, self.Window.Seconds())
 	}
 	programs := map[string]time.Duration{}
 	for name, t := range self.Programs {
 		programs[label(name)] += t
 	}
 	for name, t := range programs {
-		s.counter(selfBPF, t.Seconds(), name)
+		s.Counter(selfBPF, t.Seconds(), name)
 	}
 }
 
 // feature exports whether something is there; reason says why it is not.
-func (s *scrape) feature(name, reason string) {
+func (s *Scrape) feature(name, reason string) {
 	var supported float64
 	if reason == "" {
 		supported = 1
 	}
-	s.gauge(featureSupported, supported, name, label(reason))
+	s.Gauge(featureSupported, supported, name, label(reason))
 }
 
-func (s *scrape) losses(losses []node.Loss) {
+func (s *Scrape) losses(losses []node.Loss) {
 	counts := map[string]uint64{}
 	for _, l := range losses {
 		counts[label(l.What)] += l.Count
 	}
 	for what, n := range counts {
-		s.counter(lost, float64(n), what)
+		s.Counter(lost, float64(n), what)
 	}
 }
 
 // supported exports which events are counted and returns them. An event that has the label of an earlier one is left out.
-func (s *scrape) supported(all []node.Event, d *desc) []event {
+func (s *Scrape) supported(all []node.Event, d *Desc) []event {
 	var counted []event
 	seen := map[string]bool{}
 	for i, e := range all {
@@ -261,16 +251,16 @@ func (s *scrape) supported(all []node.Event, d *desc) []event {
 		}
 		seen[name] = true
 		if e.Reason != "" {
-			s.gauge(d, 0, name, label(e.Reason))
+			s.Gauge(d, 0, name, label(e.Reason))
 			continue
 		}
-		s.gauge(d, 1, name, "")
+		s.Gauge(d, 1, name, "")
 		counted = append(counted, event{newLabel("event", name), i})
 	}
 	return counted
 }
 
-func (s *scrape) cpus(cpus []node.CPU, events []event) {
+func (s *Scrape) cpus(cpus []node.CPU, events []event) {
 	for _, cpu := range cpus {
 		if !s.fits(3 * len(events)) {
 			continue
@@ -284,7 +274,7 @@ func (s *scrape) cpus(cpus []node.CPU, events []event) {
 	}
 }
 
-func (s *scrape) container(sum *sum[containerLabels], events []event) {
+func (s *Scrape) container(sum *sum[containerLabels], events []event) {
 	l := sum.labels
 	labels := containerCPU.pairs(l.id, l.podUID, l.namespace, l.pod, l.container, l.cgroup)
 	if sum.counts[number] > 0 || sum.counts[duration] > 0 {
@@ -311,7 +301,7 @@ func putReading(counts []uint64, r perfevent.Reading) {
 }
 
 // readings exports the readings of events, which counts has from its beginning on. labels lack the event.
-func (s *scrape) readings(counts []uint64, events []event, value, enabled, running *desc, labels []*dto.LabelPair) {
+func (s *Scrape) readings(counts []uint64, events []event, value, enabled, running *Desc, labels []*dto.LabelPair) {
 	for _, e := range events {
 		c := counts[3*e.index:]
 		s.reading(perfevent.Reading{Value: c[0], Enabled: c[1], Running: c[2]}, value, enabled, running, with(labels, e.label))
@@ -319,7 +309,7 @@ func (s *scrape) readings(counts []uint64, events []event, value, enabled, runni
 }
 
 // reading exports a reading. Without time enabled, nothing was asked of the counter. Without time running, its value means nothing.
-func (s *scrape) reading(r perfevent.Reading, value, enabled, running *desc, labels []*dto.LabelPair) {
+func (s *Scrape) reading(r perfevent.Reading, value, enabled, running *Desc, labels []*dto.LabelPair) {
 	if r.Enabled == 0 {
 		return
 	}

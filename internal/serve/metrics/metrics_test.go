@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/count/process"
@@ -150,6 +152,85 @@ func TestRunTimes(t *testing.T) {
 	}
 }
 
+// TestHistogram compares histograms with those of Prometheus' library.
+func TestHistogram(t *testing.T) {
+	require.NoKernel(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	for n := range 200 {
+		var runs count.Runs
+		for i := range runs.Buckets {
+			if random.IntN(200) <= n {
+				runs.Buckets[i] = random.Uint64N(1e6)
+			}
+		}
+		native, all := map[int]int64{}, uint64(0)
+		for _, b := range runs.Histogram() {
+			if all += b.Runs; b.Runs > 0 && b.High > 0 {
+				native[int(math.Ceil(math.Log2((b.Low+b.High)/2e9)*(1<<schema)))] += int64(b.Runs)
+			}
+		}
+		d := prometheus.NewDesc(insideTimes.name, insideTimes.help, nil, nil)
+		m, err := prometheus.NewConstNativeHistogram(d, all, 1.5, native, nil, runs.Buckets[0], schema, 0.5e-9, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want dto.Metric
+		if err := m.Write(&want); err != nil {
+			t.Fatal(err)
+		}
+		want.Histogram.CreatedTimestamp = nil
+		s := &Scrape{families: map[*Desc]*dto.MetricFamily{}}
+		s.histogram(insideTimes, 1.5, runs.Buckets[:], nil)
+		if got := s.families[insideTimes].Metric[0]; !proto.Equal(got, &want) {
+			t.Fatalf("%d: got\n%v\nwant\n%v", n, got, &want)
+		}
+	}
+}
+
+// TestRuntime compares the metrics of the Go runtime with those of Prometheus' library.
+func TestRuntime(t *testing.T) {
+	require.NoKernel(t)
+	library := prometheus.NewRegistry()
+	library.MustRegister(collectors.NewGoCollector())
+	all := prometheus.Gatherers{New(returning(&node.Snapshot{}), 0, Runtime)}
+	before, err := all.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := library.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := all.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	isOther := func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "go_") }
+	before, after = slices.DeleteFunc(before, isOther), slices.DeleteFunc(after, isOther)
+	if len(before) != len(want) {
+		t.Fatalf("%d metrics, want %d:\n%v\n%v", len(before), len(want), before, want)
+	}
+	for i, w := range want {
+		if f := after[i]; f.GetName() != w.GetName() || f.GetType() != w.GetType() {
+			t.Errorf("%s is a %s; want %s, a %s", f.GetName(), f.GetType(), w.GetName(), w.GetType())
+		}
+		// A counter only rises. A gauge may change at any time, but it keeps its order of magnitude.
+		low, value, high := valueOf(before[i]), valueOf(w), valueOf(after[i])
+		if w.GetType() == dto.MetricType_COUNTER && (value < low || value > high) {
+			t.Errorf("%s is %g; %g before, %g after", w.GetName(), value, low, high)
+		}
+		if w.GetType() == dto.MetricType_GAUGE && low > 0 && (value < low/100 || value > 100*low) {
+			t.Errorf("%s is %g; %g before, %g after", w.GetName(), value, low, high)
+		}
+	}
+}
+
+// valueOf returns the value of the first series of a counter or gauge.
+func valueOf(f *dto.MetricFamily) float64 {
+	m := f.GetMetric()[0]
+	return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+}
+
 func TestExposition(t *testing.T) {
 	require.NoKernel(t)
 	got := gather(t, New(returning(example()), 1000))
@@ -167,7 +248,7 @@ func TestExposition(t *testing.T) {
 func TestPromtool(t *testing.T) {
 	require.NoKernel(t)
 	cmd := exec.Command(require.Promtool(t), "check", "metrics")
-	cmd.Stdin = strings.NewReader(gather(t, New(returning(example()), 1000)))
+	cmd.Stdin = strings.NewReader(gather(t, New(returning(example()), 1000, Runtime)))
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)
 	}

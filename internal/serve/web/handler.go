@@ -3,10 +3,12 @@ package web
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bperf/bperf/internal/httpd"
@@ -70,7 +72,7 @@ func (s *Server) survive(r *http.Request) {
 
 // refuse answers with the status of the reason. The log has more, but at level debug only, because clients could fill it.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, why refusal) {
-	s.refused.WithLabelValues(string(why)).Inc()
+	s.refused.count(why)
 	s.log.Debug("refused", "reason", string(why), "client", r.RemoteAddr,
 		"method", clipped(r.Method), "host", clipped(r.Host), "path", clipped(r.URL.Path))
 	status, listed := statuses[why]
@@ -84,6 +86,27 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, why refusal) {
 		w.Header().Set("Retry-After", "1")
 	}
 	http.Error(w, http.StatusText(status), status)
+}
+
+// refusals counts what was refused, by reason.
+type refusals struct {
+	mu     sync.Mutex
+	counts map[string]uint64
+}
+
+func (r *refusals) count(why refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts == nil {
+		r.counts = make(map[string]uint64)
+	}
+	r.counts[string(why)]++
+}
+
+func (r *refusals) all() map[string]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.counts)
 }
 
 // clipped returns the beginning of what a client sent, for a log, which escapes control characters itself.

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/bperf/bperf/internal/httpd"
 	"github.com/bperf/bperf/internal/serve/settings"
 )
@@ -42,7 +40,7 @@ type Server struct {
 	policy    atomic.Pointer[policy]
 	routes    *http.ServeMux
 	running   chan struct{} // has an element for each request
-	refused   *prometheus.CounterVec
+	refused   refusals
 	server    *http.Server
 }
 
@@ -56,9 +54,6 @@ func Listen(s *settings.Settings, log *slog.Logger, routes []Route) (*Server, er
 		log:     log,
 		routes:  http.NewServeMux(),
 		running: make(chan struct{}, maxRequests),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "bperf_http_refused_total", Help: "Requests and connections that bperf refused.",
-		}, []string{"reason"}),
 	}
 	srv.policy.Store(p)
 	for _, r := range routes {
@@ -69,7 +64,7 @@ func Listen(s *settings.Settings, log *slog.Logger, routes []Route) (*Server, er
 		if err != nil {
 			return nil, errors.Join(err, srv.Close())
 		}
-		l.TooMany = func() { srv.refused.WithLabelValues(string(manyConnections)).Inc() }
+		l.TooMany = func() { srv.refused.count(manyConnections) }
 		srv.listeners = append(srv.listeners, l)
 		if err := p.check(l); err != nil {
 			return nil, errors.Join(err, srv.Close())
@@ -99,8 +94,8 @@ type (
 	policyKey   struct{}
 )
 
-// Metrics returns what the server counts of itself.
-func (s *Server) Metrics() prometheus.Collector { return s.refused }
+// Refused returns the numbers of requests and connections that the server refused, by reason.
+func (s *Server) Refused() map[string]uint64 { return s.refused.all() }
 
 // Addresses returns the addresses that the server listens on. Those with the port 0 have the port that the kernel chose.
 func (s *Server) Addresses() []string {

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/bperf/bperf/internal/httpd"
 	"github.com/bperf/bperf/internal/serve/settings"
@@ -167,7 +166,7 @@ func TestHost(t *testing.T) {
 		status, body := ask(t, newClient(t), r)
 		checkAnswer(t, host, status, body, want)
 	}
-	if n := testutil.ToFloat64(srv.refused.WithLabelValues(string(wrongHost))); n != 5 {
+	if n := srv.Refused()[string(wrongHost)]; n != 5 {
 		t.Errorf("%v requests were counted as refused for their host, want 5", n)
 	}
 }
@@ -414,7 +413,7 @@ func TestManyConnections(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	answer := send(t, srv.Addresses()[0], []byte("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"))
-	if refused := testutil.ToFloat64(srv.refused.WithLabelValues(string(manyConnections))); answer != "" || refused != 1 {
+	if refused := srv.Refused()[string(manyConnections)]; answer != "" || refused != 1 {
 		t.Errorf("a connection above the limit got %q; %v were refused", answer, refused)
 	}
 	for _, c := range connections {
