@@ -395,9 +395,9 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// BenchmarkScrape has 110 containers, and the 300 of the last five minutes.
+// BenchmarkScrape has 110 containers, and the 120 of the last two minutes.
 func BenchmarkScrape(b *testing.B) {
-	c := New(returning(many(410, 6, 2)), 20_000)
+	c := New(returning(many(230, 6, 2)), 20_000)
 	var size int
 	b.ReportAllocs()
 	for b.Loop() {
