@@ -15,7 +15,8 @@ import (
 	"github.com/bperf/bperf/internal/serve/node"
 )
 
-// Collector exports the counts of a node, and what others add. It implements prometheus.Gatherer. What could not be counted is absent, never 0.
+// Collector exports the counts of a node, and what others add. It implements prometheus.Gatherer. What could not be counted is absent, never
+// 0.
 type Collector struct {
 	read  func() (*node.Snapshot, error)
 	limit int
@@ -29,7 +30,8 @@ type Collector struct {
 	leftOut    uint64 // series, since the collector was made
 }
 
-// New returns a collector of what read returns, and of what each function of more adds to a scrape. A scrape has at most limit series of containers, BPF programs and CPUs.
+// New returns a collector of what read returns, and of what each function of more adds to a scrape. A scrape has at most limit series of
+// containers, BPF programs and CPUs.
 func New(read func() (*node.Snapshot, error), limit int, more ...func(*Scrape)) *Collector {
 	return &Collector{
 		read:       read,

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -193,6 +194,7 @@ func TestRuntime(t *testing.T) {
 	library := prometheus.NewRegistry()
 	library.MustRegister(collectors.NewGoCollector())
 	all := prometheus.Gatherers{New(returning(&node.Snapshot{}), 0, Runtime)}
+	runtime.GC() // no garbage of other tests goes away meanwhile
 	before, err := all.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -214,12 +216,14 @@ func TestRuntime(t *testing.T) {
 		if f := after[i]; f.GetName() != w.GetName() || f.GetType() != w.GetType() {
 			t.Errorf("%s is a %s; want %s, a %s", f.GetName(), f.GetType(), w.GetName(), w.GetType())
 		}
-		// A counter only rises. A gauge may change at any time, but it keeps its order of magnitude.
+		// A counter only rises. A gauge may change at any time, but it keeps its order of magnitude, unless it is of memory that the heap
+		// takes when it grows.
 		low, value, high := valueOf(before[i]), valueOf(w), valueOf(after[i])
 		if w.GetType() == dto.MetricType_COUNTER && (value < low || value > high) {
 			t.Errorf("%s is %g; %g before, %g after", w.GetName(), value, low, high)
 		}
-		if w.GetType() == dto.MetricType_GAUGE && low > 0 && (value < low/100 || value > 100*low) {
+		spare := strings.Contains(w.GetName(), "_idle_") || strings.Contains(w.GetName(), "_released_")
+		if w.GetType() == dto.MetricType_GAUGE && !spare && low > 0 && (value < low/100 || value > 100*low) {
 			t.Errorf("%s is %g; %g before, %g after", w.GetName(), value, low, high)
 		}
 	}
