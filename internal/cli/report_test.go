@@ -288,7 +288,7 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"--format", "pprof", "--diff", input}, statusBadCombination, "not pprof"},
 		{[]string{"-w", "10,-1"}, statusBadOption, "-1 is not from 0 to 1000"},
 		{[]string{"-w", "1001"}, statusBadOption, "1001 is not from 0 to 1000"},
-		{[]string{"-w", "x"}, statusBadOption, "--column-widths"},
+		{[]string{"-w", "x"}, statusBadOption, "-w x: give whole numbers with commas between them"},
 		{[]string{"-H", "--format", "csv"}, statusBadCombination, "--hierarchy is for the format table"},
 		{[]string{"-T", "--format", "json"}, statusBadCombination, "--threads is for the format table"},
 		{[]string{"--total-cycles", "--format", "json"}, statusBadCombination, "--total-cycles is for the format table"},

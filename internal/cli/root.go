@@ -141,6 +141,8 @@ func flagError(err error) error {
 	switch kind := flag.Value.Type(); {
 	case errors.Is(number, strconv.ErrRange):
 		reason = "the number is out of range"
+	case strings.HasSuffix(kind, "Slice"):
+		reason = "give whole numbers with commas between them"
 	case strings.HasPrefix(kind, "uint"):
 		reason = "give a whole number that is not negative"
 	case kind == "bool":
