@@ -205,22 +205,7 @@ func TestServeKilled(t *testing.T) {
 			t.Fatal("the daemon survived SIGKILL")
 		}
 		for _, id := range own {
-			awaitFreed(t, id)
-		}
-	}
-}
-
-// awaitFreed waits until the kernel has freed a BPF program, which it does after a grace period.
-func awaitFreed(t *testing.T, id ebpf.ProgramID) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		p, err := ebpf.NewProgramFromID(id)
-		if err != nil {
-			return
-		}
-		p.Close()
-		if time.Now().After(deadline) {
-			t.Fatalf("BPF program %d is there %v after the daemon's end", id, patience)
+			eventually(t, fmt.Sprint("BPF program ", id, " of a killed daemon is unloaded"), func() bool { return unloaded(id) })
 		}
 	}
 }

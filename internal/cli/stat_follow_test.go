@@ -98,6 +98,15 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
+// unloaded reports whether a BPF program is gone. The kernel frees a program some time after its last user has ended.
+func unloaded(id ebpf.ProgramID) bool {
+	held, err := ebpf.NewProgramFromID(id)
+	if err == nil {
+		held.Close()
+	}
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // followers are sessions that count until end is called.
 type followers struct {
 	cmds []*exec.Cmd
@@ -183,13 +192,7 @@ func TestStatFollow(t *testing.T) {
 			}
 		}
 		p.Close()
-		eventually(t, name+" is unloaded", func() bool {
-			held, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
-			if err == nil {
-				held.Close()
-			}
-			return errors.Is(err, fs.ErrNotExist)
-		})
+		eventually(t, name+" is unloaded", func() bool { return unloaded(ebpf.ProgramID(id)) })
 	}
 	for i, out := range f.end(t) {
 		var sum, intervals float64

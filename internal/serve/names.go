@@ -15,7 +15,5 @@ var (
 func exportNames(s *metrics.Scrape, requests kubelet.Stats) {
 	s.Counter(kubeletRequestsDesc, float64(requests.Succeeded), "succeeded")
 	s.Counter(kubeletRequestsDesc, float64(requests.Failed), "failed")
-	if !requests.LastSuccess.IsZero() {
-		s.Gauge(kubeletSuccessDesc, float64(requests.LastSuccess.UnixMilli())/1000)
-	}
+	s.Time(kubeletSuccessDesc, requests.LastSuccess)
 }

@@ -21,11 +21,7 @@ func (d *Daemon) export(s *metrics.Scrape) {
 	for reason, n := range d.server.Refused() {
 		s.Counter(refusedDesc, float64(n), reason)
 	}
-	successful := 0.0
-	if d.reloads.successful.Load() {
-		successful = 1
-	}
-	s.Gauge(reloadedDesc, successful)
+	s.Whether(reloadedDesc, d.reloads.successful.Load())
 	s.Gauge(reloadSuccessDesc, float64(d.reloads.time.Load()))
 	d.budget.export(s)
 	exportSessions(s, d.remote.Stats())

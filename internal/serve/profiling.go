@@ -65,9 +65,5 @@ var profilingDesc = metrics.NewDesc("bperf_profiling", "Whether the profile of t
 
 // export exports whether the profile is being taken.
 func (p *profiling) export(s *metrics.Scrape) {
-	running := 1.0
-	if p.Err() != nil {
-		running = 0
-	}
-	s.Gauge(profilingDesc, running)
+	s.Whether(profilingDesc, p.Err() == nil)
 }

@@ -108,9 +108,7 @@ func (all *servers) export(s *metrics.Scrape) {
 			s.Counter(droppedDesc, float64(q.Dropped[why].Items), q.Kind, q.URL, push.Reason(why).String())
 		}
 		s.Gauge(waitingDesc, float64(q.WaitingBytes), q.Kind, q.URL)
-		if !q.LastSuccess.IsZero() {
-			s.Gauge(lastSuccessDesc, float64(q.LastSuccess.UnixMilli())/1000, q.Kind, q.URL)
-		}
+		s.Time(lastSuccessDesc, q.LastSuccess, q.Kind, q.URL)
 	}
 }
 

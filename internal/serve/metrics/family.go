@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 )
@@ -87,6 +88,22 @@ func (s *Scrape) Counter(d *Desc, value float64, labels ...string) {
 func (s *Scrape) Gauge(d *Desc, value float64, labels ...string) {
 	f := s.family(d, dto.MetricType_GAUGE)
 	f.Metric = append(f.Metric, &dto.Metric{Gauge: &dto.Gauge{Value: &value}, Label: d.pairs(labels...)})
+}
+
+// Whether adds a gauge that is 1 if something is the case, and 0 if not.
+func (s *Scrape) Whether(d *Desc, is bool, labels ...string) {
+	value := 0.0
+	if is {
+		value = 1
+	}
+	s.Gauge(d, value, labels...)
+}
+
+// Time adds a gauge of when something happened, in seconds since 1970. Without a time it adds nothing.
+func (s *Scrape) Time(d *Desc, at time.Time, labels ...string) {
+	if !at.IsZero() {
+		s.Gauge(d, float64(at.UnixMilli())/1000, labels...)
+	}
 }
 
 func (s *Scrape) family(d *Desc, kind dto.MetricType) *dto.MetricFamily {

@@ -225,11 +225,7 @@ func (s *Scrape) self(self node.Self) {
 
 // feature exports whether something is there; reason says why it is not.
 func (s *Scrape) feature(name, reason string) {
-	var supported float64
-	if reason == "" {
-		supported = 1
-	}
-	s.Gauge(featureSupported, supported, name, label(reason))
+	s.Whether(featureSupported, reason == "", name, label(reason))
 }
 
 func (s *Scrape) losses(losses []node.Loss) {

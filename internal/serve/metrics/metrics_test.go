@@ -30,15 +30,21 @@ import (
 	"github.com/bperf/bperf/test/require"
 )
 
-// gather returns what a scrape returns, in the text format. It checks that names and labels are valid, and that no series is there twice.
-func gather(t testing.TB, c *Collector) string {
+// families returns what a gatherer gathers. It checks that names and labels are valid, and that no series is there twice.
+func families(t testing.TB, g prometheus.Gatherer) []*dto.MetricFamily {
 	t.Helper()
-	families, err := prometheus.Gatherers{c}.Gather()
+	all, err := prometheus.Gatherers{g}.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return all
+}
+
+// gather returns what a scrape returns, in the text format, checked as families does.
+func gather(t testing.TB, c *Collector) string {
+	t.Helper()
 	var b bytes.Buffer
-	for _, f := range families {
+	for _, f := range families(t, c) {
 		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
 			t.Fatal(err)
 		}
@@ -193,20 +199,9 @@ func TestRuntime(t *testing.T) {
 	require.NoKernel(t)
 	library := prometheus.NewRegistry()
 	library.MustRegister(collectors.NewGoCollector())
-	all := prometheus.Gatherers{New(returning(&node.Snapshot{}), 0, Runtime)}
+	all := New(returning(&node.Snapshot{}), 0, Runtime)
 	runtime.GC() // no garbage of other tests goes away meanwhile
-	before, err := all.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := library.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := all.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	before, want, after := families(t, all), families(t, library), families(t, all)
 	isOther := func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "go_") }
 	before, after = slices.DeleteFunc(before, isOther), slices.DeleteFunc(after, isOther)
 	if len(before) != len(want) {
