@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/bperf/bperf/internal/httpd"
 	"github.com/bperf/bperf/internal/printable"
@@ -15,20 +14,10 @@ import (
 	"github.com/bperf/bperf/internal/serve/profiles"
 )
 
-// ago is how much older the window is that the last one is compared with.
-const ago = 5 * time.Minute
-
-// earlier returns the window to compare the last one with: the newest one that is older by ago; if none is, the oldest. It returns nil if
-// there is only one window.
+// earlier returns the window to compare the last one with: the oldest. It returns nil if there is only one window.
 func earlier(all []*profiles.Window) *profiles.Window {
-	last := len(all) - 1
-	if last < 1 {
+	if len(all) < 2 {
 		return nil
-	}
-	for i := last - 1; i > 0; i-- {
-		if all[last].Start.Sub(all[i].Start) >= ago {
-			return all[i]
-		}
 	}
 	return all[0]
 }
@@ -39,7 +28,7 @@ func timeOf(w *profiles.Window) string {
 }
 
 // FlameGraph answers with the flame graph of the last window: of the node, or of the cgroup of a container or unit (?cgroup=ID). With the
-// parameter diff, the graph compares the window with the one of five minutes before.
+// parameter diff, the graph compares the window with the oldest one.
 func (p *Page) FlameGraph(w http.ResponseWriter, r *http.Request) {
 	cgroup := r.FormValue("cgroup")
 	now, before, status, err := p.windows(r.Form.Has("diff"))

@@ -60,6 +60,9 @@ const (
 	DefaultSymbols   = 32 << 20
 )
 
+// back is how far back the windows go that a Profiler keeps.
+const back = 5 * time.Minute
+
 // patience is the time between two looks for new processes: about that between two samples at the default frequency.
 const patience = 50 * time.Millisecond
 
@@ -137,7 +140,8 @@ func refusal(e *event.Event) string {
 	return ""
 }
 
-// Windows returns the kept windows, the oldest first.
+// Windows returns the kept windows, the oldest first. It began five minutes before the last one or, if windows are longer, more. It began
+// later as long as there are no older ones, and if all of them do not fit into Config.Keep.
 func (p *Profiler) Windows() []*Window {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -318,7 +322,7 @@ func newWindow(all *profile.Profile, known *names) *Window {
 	return w
 }
 
-// add keeps a window, drops the oldest ones beyond the limit, and hands it over.
+// add keeps a window, drops the oldest ones beyond the limits, and hands it over.
 func (p *Profiler) add(w *Window) {
 	k := kept{w, w.Profile.Bytes()}
 	for i := range w.Parts { // they share the tables
@@ -326,7 +330,7 @@ func (p *Profiler) add(w *Window) {
 	}
 	p.mu.Lock()
 	p.windows, p.bytes, p.err = append(p.windows, k), p.bytes+k.bytes, nil
-	for len(p.windows) > 1 && p.bytes > p.cfg.Keep {
+	for len(p.windows) > 1 && (p.bytes > p.cfg.Keep || w.Start.Sub(p.windows[1].Start) >= back) {
 		p.bytes -= p.windows[0].bytes
 		p.windows = slices.Delete(p.windows, 0, 1)
 	}
