@@ -158,7 +158,7 @@ func TestServeReload(t *testing.T) {
 		}
 	}
 	write("series_limit: 100000\n")
-	d := startServe(t, "--config", path)
+	d := startServe(t, "--config", path, "-e", "nosuch")
 	d.await("/metrics", "bperf_series_left_out_total 0\n")
 	reload := func() {
 		t.Helper()
@@ -182,8 +182,10 @@ func TestServeReload(t *testing.T) {
 	if err := d.stop(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
-	if log := d.log.String(); !strings.Contains(log, path+": line 2: unknown key nosuch") {
-		t.Errorf("the log does not say why a file is bad:\n%s", log)
+	for _, want := range []string{path + ": line 2: unknown key nosuch", `msg="an event is not counted" event=nosuch reason=`} {
+		if log := d.log.String(); !strings.Contains(log, want) {
+			t.Errorf("the log has no %q:\n%s", want, log)
+		}
 	}
 }
 

@@ -205,7 +205,22 @@ func (d *Daemon) start() error {
 	d.beginBudget(d.settings, collector)
 	d.reloads.succeeded()
 	d.log.Info("counting", "version", d.config.Version, "events", d.settings.Events)
+	d.warnOfUncounted()
 	return nil
+}
+
+// warnOfUncounted logs the events of the configuration that this machine does not count.
+func (d *Daemon) warnOfUncounted() {
+	snap, err := d.Snapshot()
+	if err != nil {
+		d.log.Warn("the counters cannot be read", "error", err)
+		return
+	}
+	for _, e := range slices.Concat(snap.Events, snap.InsideEvents) {
+		if e.Reason != "" {
+			d.log.Warn("an event is not counted", "event", e.Name, "reason", e.Reason)
+		}
+	}
 }
 
 // needed are the capabilities that the daemon and its sessions use once it has started. docs/serve.md says for what.
@@ -319,6 +334,7 @@ func (d *Daemon) Reload() error {
 	}
 	if recount {
 		d.beginBudget(s, collector)
+		d.warnOfUncounted()
 		if err := g.collector.Close(); err != nil {
 			d.log.Warn("close the counters of the old configuration", "error", err)
 		}
