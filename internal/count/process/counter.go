@@ -333,8 +333,9 @@ func (c *Counter) Read() (*Reading, error) {
 		return nil, err
 	}
 	r := new(Reading)
-	if err := c.readSums(r); err != nil {
-		return nil, fmt.Errorf("read the BPF map %s: %w", tasksMapSums, err)
+	var err error
+	if r.Sums, err = c.Sums(); err != nil {
+		return nil, err
 	}
 	var cpus []tasksCpu
 	if err := c.objects.Maps[tasksMapCpus].Lookup(uint32(0), &cpus); err != nil {
@@ -376,21 +377,26 @@ func (c *Counter) Programs() (map[uint32]string, error) {
 // batch is the number of sums that one system call reads.
 const batch = 1024
 
-func (c *Counter) readSums(r *Reading) error {
+// Sums returns the sums in no order, up to the last context switch of each CPU. Unlike Read, it interrupts no CPU.
+func (c *Counter) Sums() ([]Sum, error) {
+	if c.cpusOnly {
+		return nil, nil
+	}
 	if c.keys == nil {
 		c.keys, c.values = make([]uint64, batch), make([]tasksSum, batch)
 	}
+	var all []Sum
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := c.objects.Maps[tasksMapSums].BatchLookup(&cursor, c.keys, c.values, nil)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return err
+			return nil, fmt.Errorf("read the BPF map %s: %w", tasksMapSums, err)
 		}
 		for i := range n {
-			r.Sums = append(r.Sums, c.sum(c.keys[i], &c.values[i]))
+			all = append(all, c.sum(c.keys[i], &c.values[i]))
 		}
 		if err != nil { // the end of the map
-			return nil
+			return all, nil
 		}
 	}
 }

@@ -151,13 +151,14 @@ func (c *Collector) follow(ctx context.Context) {
 	}
 }
 
+// look does not read the counters of CPUs, which would interrupt each of them.
 func (c *Collector) look(now time.Time) error {
 	if c.cgroups == nil {
 		return nil
 	}
-	r, err := c.counter.Read()
+	sums, err := c.counter.Sums()
 	if err == nil {
-		err = c.cgroups.update(now, r.Sums)
+		err = c.cgroups.update(now, sums)
 	}
 	return err
 }
