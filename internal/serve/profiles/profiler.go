@@ -140,8 +140,8 @@ func refusal(e *event.Event) string {
 	return ""
 }
 
-// Windows returns the kept windows, the oldest first. It began five minutes before the last one or, if windows are longer, more. It began
-// later as long as there are no older ones, and if all of them do not fit into Config.Keep.
+// Windows returns the kept windows, the oldest first. The oldest one began at least five minutes before the last one. It began later if there
+// are no older ones yet, or if they do not fit into Config.Keep.
 func (p *Profiler) Windows() []*Window {
 	p.mu.Lock()
 	defer p.mu.Unlock()
