@@ -248,12 +248,10 @@ func (s *Scrape) supported(all []node.Event, d *Desc) []event {
 			continue
 		}
 		seen[name] = true
-		if e.Reason != "" {
-			s.Gauge(d, 0, name, label(e.Reason))
-			continue
+		s.Whether(d, e.Reason == "", name, label(e.Reason))
+		if e.Reason == "" {
+			counted = append(counted, event{newLabel("event", name), i})
 		}
-		s.Gauge(d, 1, name, "")
-		counted = append(counted, event{newLabel("event", name), i})
 	}
 	return counted
 }
