@@ -125,20 +125,18 @@ func readCommandLines(t *testing.T) (all []*commandLine) {
 	return all
 }
 
-// endOfStack starts a program with a frame pointer of 0, where call chains end. One of a C function would lead to the number of arguments, and
-// perf 6.1 takes that address for one of the kernel or of the user, depending on where the first sample was.
-const endOfStack = `__asm__(".globl _start\n_start: xor %ebp, %ebp\n call run\n hlt\n.type _start, @function");
-`
-
 // recordSpin returns a recording of a program that spends its time in a function spin.
 func recordSpin(t *testing.T, perf string) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	source, binary, file := filepath.Join(dir, "spin.c"), filepath.Join(dir, "spin"), filepath.Join(dir, "perf.data")
+	// Call chains end in _start, where the frame pointer is 0 as in all new programs. If it had a frame, they would go on to the number of
+	// arguments, and perf 6.1 takes that address for one of the kernel or of the user, depending on where the first sample was.
 	if err := os.WriteFile(source, []byte(spinFunction+`volatile unsigned long result;
 extern void _exit(int);
-void run(void) { result = spin(100000000); _exit(0); }
-`+endOfStack), 0o600); err != nil {
+__attribute__((noinline)) static void run(void) { result = spin(100000000); }
+__attribute__((optimize("omit-frame-pointer"))) void _start(void) { run(); _exit(0); }
+`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	output(t, exec.Command("gcc"), "-g", "-O1", "-fno-omit-frame-pointer", "-static", "-nostartfiles", "-o", binary, source)
