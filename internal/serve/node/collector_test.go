@@ -28,7 +28,7 @@ import (
 
 const (
 	pages = 200 // that a program of these tests touches
-	few   = 20  // most other page faults of a run: of its start, and of the child of this process that becomes the program
+	few   = 20  // most other page faults of a run: its start has one, and a run had one more once, for a reason that is not known
 	uid   = "6f1d5c3a-9b2e-4a77-8c15-0d2e4f6a8b90"
 )
 
