@@ -151,7 +151,7 @@ func (r *Resolver) resolve(item *Item, mode perfdata.Misc, ip uint64) *Location 
 		}
 		l.last = l.Symbol == nil || l.Addr+1 >= l.Symbol.End
 		if kind == profile.Kernel && l.Symbol != nil {
-			l.entry, l.thunk = isEntry(l.Symbol.Name), strings.HasPrefix(l.Symbol.Name, "__x86_indirect_") // arch/x86/lib/retpoline.S
+			l.entry, l.thunk = isEntry(l.Symbol.Name), isThunk(l.Symbol.Name)
 		}
 	})
 	*slot = l
@@ -163,6 +163,12 @@ func (r *Resolver) resolve(item *Item, mode perfdata.Misc, ip uint64) *Location 
 // (arch/arm64/kernel/entry.S).
 func isEntry(name string) bool {
 	return strings.HasPrefix(name, "asm_") || strings.HasPrefix(name, "el1h_64_") && !strings.HasSuffix(name, "_handler")
+}
+
+// isThunk reports whether the kernel function with this name is a thunk of arch/x86/lib/retpoline.S: a retpoline, or the code that
+// mitigations run in place of a return, that of a retpoline included.
+func isThunk(name string) bool {
+	return strings.HasPrefix(name, "__x86_indirect_") || strings.HasSuffix(name, "_return_thunk") || strings.HasSuffix(name, "_safe_ret")
 }
 
 // IP returns the location of a sample's instruction pointer.

@@ -19,7 +19,8 @@ func chainEvent() *perfdata.Event {
 // TestCallersAtTheirCalls has callchains with addresses at the beginning of functions. A return address there belongs to a call at the end
 // of the previous function; a sampled or interrupted address there belongs to the function itself.
 func TestCallersAtTheirCalls(t *testing.T) {
-	const kernel, second, thunk, entry, nowhere = 0xffffffff80000000, 0xffffffff80000100, 0xffffffff80000d00, 0xffffffff80000e00, 0x5000
+	const kernel, second, nowhere = 0xffffffff80000000, 0xffffffff80000100, 0x5000
+	const returner, thunk, entry = 0xffffffff80000c00, 0xffffffff80000d00, 0xffffffff80000e00
 	reader := written(t, chainEvent(), func(w *perfdata.Writer) {
 		w.Write(perfdata.MiscKernel, &perfdata.Mmap{PID: -1, Start: kernel, Length: 0x1000, Filename: "[kernel.kallsyms]_text"})
 		for i, chain := range [][]uint64{
@@ -27,6 +28,7 @@ func TestCallersAtTheirCalls(t *testing.T) {
 			{perfdata.ContextKernel, second, entry + 1, second, second},
 			{perfdata.ContextKernel, thunk + 1, second, second},
 			{perfdata.ContextKernel, thunk, second + 2},
+			{perfdata.ContextKernel, returner, second, second},
 			{perfdata.ContextUser, nowhere, perfdata.ContextKernel}, // no mark follows the user's part
 			{perfdata.ContextUser, nowhere, nowhere},
 		} {
@@ -41,6 +43,8 @@ func TestCallersAtTheirCalls(t *testing.T) {
 			name = "asm_exc_page_fault"
 		case thunk:
 			name = "__x86_indirect_thunk_rax"
+		case returner:
+			name = "its_return_thunk"
 		}
 		return Symbol{Name: name, Start: start, End: start + 0x100}, true
 	}
@@ -70,6 +74,7 @@ func TestCallersAtTheirCalls(t *testing.T) {
 			" ffffffff80000100=ffffffff80000100:f100+0 ffffffff80000100=ffffffff80000100:f0+100",
 		" ffffffff80000d01=ffffffff80000d01:__x86_indirect_thunk_rax+1 ffffffff80000100=ffffffff80000100:f100+0 ffffffff80000100=ffffffff80000100:f0+100",
 		" ffffffff80000d00=ffffffff80000d00:__x86_indirect_thunk_rax+0 ffffffff80000102=ffffffff80000102:f100+2",
+		" ffffffff80000c00=ffffffff80000c00:its_return_thunk+0 ffffffff80000100=ffffffff80000100:f100+0 ffffffff80000100=ffffffff80000100:f0+100",
 		" 5000=5000",
 		" 5000=5000 5000=5000",
 	}
