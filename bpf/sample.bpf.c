@@ -344,23 +344,24 @@ enum {
 };
 
 /*
- * write_chain writes a chain to the ring buffer. It is a global function, so the verifier checks it once. The loop of
- * such a function must have no branch except the one to its end.
+ * write_chain writes a chain to the ring buffer: its ID, then the difference of each address from the one before. It is
+ * a global function, so the verifier checks it once. The loop of such a function must have no branch except the one to
+ * its end.
  */
 __noinline int write_chain(struct frames *f, __u32 id, __u32 encoder)
 {
 	struct encoding *e = bpf_map_lookup_elem(&encodings, &encoder);
 	__u64 before = 0;
-	__u32 n, i;
+	__u32 n, i, taken;
 	long err;
 
 	if (!f || !e)
 		return NO_ROOM;
 	n = f->n;
+	taken = f->ips[0] ? 0 : f->ips[1] ? 1 : 2; /* by take_innermost */
 	e->size = 0;
 	encode(e, id);
-	encode(e, n);
-	for (i = 0; i < MAX_FRAMES && i < n; i++) {
+	for (i = taken; i < MAX_FRAMES && i < n; i++) {
 		encode_signed(e, f->ips[i] - before);
 		before = f->ips[i];
 	}

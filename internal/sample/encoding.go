@@ -48,19 +48,13 @@ func (d *decoder) signed() int64 {
 	return int64(n>>1) ^ -int64(n&1)
 }
 
-// chain returns the next chain, with its ID and the generation that it belongs to.
+// chain returns the chain that all the data is, with its ID and the generation that it belongs to.
 func (d *decoder) chain() (id, generation uint32, addresses []uint64) {
 	told := d.number()
-	n := d.number()
-	if n > uint64(len(d.data)) { // each address takes at least a byte
-		d.err = errShort
-		return 0, 0, nil
-	}
-	addresses = make([]uint64, n)
-	address := uint64(0)
-	for i := range addresses {
+	addresses = make([]uint64, 0, len(d.data)/2)
+	for address := uint64(0); len(d.data) > 0; {
 		address += uint64(d.signed())
-		addresses[i] = address
+		addresses = append(addresses, address)
 	}
 	return uint32(told >> 1), uint32(told & 1), addresses
 }

@@ -47,7 +47,7 @@ func TestDecodeNumbers(t *testing.T) {
 
 func TestDecodeChain(t *testing.T) {
 	kernel := uint64(0xffffffff81000000)
-	d := decoder{data: encode(nil, 7<<1|1, 3, zigzag(int64(kernel)), zigzag(16), zigzag(-32))}
+	d := decoder{data: encode(nil, 7<<1|1, zigzag(int64(kernel)), zigzag(16), zigzag(-32))}
 	id, generation, addresses := d.chain()
 	if want := []uint64{kernel, kernel + 16, kernel - 16}; d.err != nil || id != 7 || generation != 1 || !slices.Equal(addresses, want) {
 		t.Errorf("%d of generation %d: %#x, not %#x: %v", id, generation, addresses, want, d.err)
@@ -81,7 +81,7 @@ func TestDecodeSums(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add(encode(nil, 7<<1|1, 3, zigzag(-0x7e000000), zigzag(16), zigzag(-32)))
+	f.Add(encode(nil, 7<<1|1, zigzag(-0x7e000000), zigzag(16), zigzag(-32)))
 	f.Add(encode(nil, 2<<whatBits, 1, 0, zigzag(-4096), zigzag(-1)))
 	f.Add(append(encode(nil, hasSubject|hasValue), make([]byte, 100)...))
 	f.Add([]byte{7})
