@@ -83,7 +83,7 @@ func (s *samples) add(sample Sample) {
 }
 
 func (s *samples) grow() {
-	s.slots = make([]uint32, max(128, 2*len(s.slots)))
+	s.slots = slotsOf[uint32](max(128, 2*len(s.slots)))
 	s.all = withRoom(s.all, len(s.slots))
 	mask := uint64(len(s.slots) - 1)
 	for at := range s.all {

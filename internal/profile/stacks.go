@@ -78,7 +78,7 @@ func (s *Stacks) grow() {
 	if s.all == nil {
 		s.all = make([]Stack, 1)
 	}
-	s.slots = make([]StackID, max(128, 2*len(s.slots)))
+	s.slots = slotsOf[StackID](max(128, 2*len(s.slots)))
 	s.all = withRoom(s.all, len(s.slots))
 	mask := uint64(len(s.slots) - 1)
 	for id, stack := range s.all[1:] {

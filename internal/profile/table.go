@@ -40,7 +40,7 @@ func (t *Table[ID, T]) grow() {
 	if t.all == nil {
 		t.all, t.seed = make([]T, 1), maphash.MakeSeed()
 	}
-	t.slots = make([]ID, max(16, 2*len(t.slots)))
+	t.slots = slotsOf[ID](max(16, 2*len(t.slots)))
 	t.all = withRoom(t.all, len(t.slots))
 	for id := 1; id < len(t.all); id++ {
 		t.slots[t.slot(t.all[id])] = ID(id)
@@ -68,4 +68,12 @@ func (t *Table[ID, T]) All() []T {
 // copy everything several times until then.
 func withRoom[T any](all []T, slots int) []T {
 	return append(make([]T, 0, slots/4*3+1), all...)
+}
+
+// slotsOf returns free slots of a hash table. It writes them: the kernel would map its page of zeros where they are read first, map another
+// page when they are written, and interrupt the other CPUs for that.
+func slotsOf[ID ~uint32](n int) []ID {
+	slots := make([]ID, n)
+	clear(slots)
+	return slots
 }

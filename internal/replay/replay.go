@@ -132,6 +132,7 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 	handlers := make([]Handler, workers)
 	for i := range handlers {
 		resolver := &Resolver{replay: r}
+		resolver.forget()
 		r.resolvers = append(r.resolvers, resolver)
 		handlers[i] = newHandler(resolver)
 	}
