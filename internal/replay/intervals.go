@@ -99,7 +99,9 @@ func (v *intervals) forget() {
 	for _, parts := range v.parts {
 		for _, p := range parts { // locations get new numbers
 			p.known, p.inlined = nil, nil
+			clear(p.bySymbol)
 			clear(p.callers[:])
+			clear(p.trails[:])
 		}
 	}
 }

@@ -74,7 +74,6 @@ type Resolver struct {
 	recent   [1 << recentBits]resolved // the last one with each hash
 	known    [1 << knownBits]*Location // the last one with each hash
 	frames   []Frame
-	cut      bool             // the last Callchain ended at an entry that is not an address
 	unwinder *unwind.Unwinder // nil until it is needed
 	chain    []uint64
 }
@@ -237,7 +236,7 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 	if !s.Fields.Has(perfdata.SampleCallchain) {
 		return nil, false
 	}
-	r.frames, r.cut = r.frames[:0], false
+	r.frames = r.frames[:0]
 	mode := perfdata.MiscUser
 	var inner *Location
 	for _, ip := range s.Callchain {
@@ -245,7 +244,6 @@ func (r *Resolver) Callchain(item *Item) ([]Frame, bool) {
 			// Without frame pointers, the kernel can read anything in place of return addresses. No mark follows the user's part.
 			next, known := modeOf(ip)
 			if mode == perfdata.MiscUser && inner != nil || !known && ip != perfdata.ContextUserDeferred {
-				r.cut = true
 				r.replay.cutChains.Add(1)
 				return r.frames, true
 			}

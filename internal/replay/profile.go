@@ -80,14 +80,16 @@ func (f *filler) finish() *profile.Profile {
 type part struct {
 	*filler
 	*Resolver
-	own     *profile.Profile             // its frames and labels have the numbers of filler.p
-	known   []*knownFrames               // by Location.Index: locations without inlined functions
-	inlined map[uint32][]profile.FrameID // by Frame.Number: the other locations, innermost frame first
-	one     [1]profile.FrameID
-	labels  [1 << labelBits]labelled  // last one with each hash of a thread
-	callers [1 << callersBits]callers // last ones with each hash
-	trace   []byte                    // for Options.Trace
-	unknown uint64                    // samples without an event
+	own      *profile.Profile             // its frames and labels have the numbers of filler.p
+	known    []*knownFrames               // by Location.Index: locations without inlined functions
+	inlined  map[uint32][]profile.FrameID // by Frame.Number: the other locations, innermost frame first
+	one      [1]profile.FrameID
+	bySymbol map[*Symbol]symbolFrame   // frames of functions in which all addresses have the same one; nil if none has
+	labels   [1 << labelBits]labelled  // last one with each hash of a thread
+	callers  [1 << callersBits]callers // last ones with each hash
+	trails   [1 << trailBits]trail     // last ones with each hash of a thread
+	trace    []byte                    // for Options.Trace
+	unknown  uint64                    // samples without an event
 }
 
 // knownFrame is the frame of a location, or the last one if it has several.
@@ -103,10 +105,19 @@ type knownFrames [1 << knownFramesBits]knownFrame
 
 const knownFramesBits = 9
 
+// symbolFrame is the frame of a symbol without inlined functions.
+type symbolFrame struct {
+	dso *DSO
+	id  profile.FrameID
+}
+
 func (f *filler) newPart(r *Resolver) *part {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := &part{filler: f, Resolver: r, own: profile.New(f.p.Keys())}
+	if p.own.Keys()&(profile.IP|profile.Address|profile.Line) == 0 {
+		p.bySymbol = map[*Symbol]symbolFrame{}
+	}
 	if most := f.replay.options.MaxSamples; most > 0 {
 		p.own.SetLimit(max(1, 2*most/runtime.GOMAXPROCS(0))) // goroutines do not get equal shares
 	}
@@ -150,23 +161,43 @@ func (p *part) add(item *Item) {
 
 // stack returns the stack of a sample's callchain, including inlined functions.
 func (p *part) stack(item *Item) profile.StackID {
-	known, innermost, found := p.knownCallers(item)
-	if found {
-		return p.push(known.stack, innermost)
+	kernel, user, ok := p.split(item.Sample)
+	if !ok {
+		frames, _ := p.Callchain(item)
+		var stack profile.StackID
+		for _, f := range slices.Backward(frames) {
+			stack = p.push(stack, f)
+		}
+		return stack
 	}
-	frames, _ := p.Callchain(item)
-	if len(frames) == 0 {
-		return 0
+	var outer profile.StackID
+	mode, entries := perfdata.MiscUser, user
+	if len(kernel) > 0 {
+		outer = p.callersOf(item, mode, user, nil, 0)
+		mode, entries = perfdata.MiscKernel, kernel
 	}
-	var stack profile.StackID
-	for _, f := range slices.Backward(frames[1:]) {
-		stack = p.push(stack, f)
+	innermost := p.frame(item, mode, entries[0], nil)
+	return p.push(p.callersOf(item, mode, entries[1:], innermost.Location, outer), innermost)
+}
+
+// split returns the parts of a callchain without their marks. One of them can be empty. ok is false if the callchain has anything else, or
+// not all of it is shown.
+func (p *part) split(s *perfdata.Sample) (kernel, user []uint64, ok bool) {
+	chain := s.Callchain
+	if len(chain) < 2 || len(chain) > p.Resolver.replay.options.MaxStack || len(s.UserStack) > 0 {
+		return nil, nil, false
 	}
-	if known != nil && !p.cut { // cut callchains are not cached, because each sample with one is counted
-		known.user, known.kernel, known.mark, known.stack = item.user, item.kernel, item.Sample.Callchain[0], stack
-		known.chain = append(known.chain[:0], item.Sample.Callchain[2:]...)
+	end := slices.IndexFunc(chain[1:], perfdata.IsContext) + 1
+	switch {
+	case end == 0 && chain[0] == perfdata.ContextUser:
+		return nil, chain[1:], true
+	case end == 0 && chain[0] == perfdata.ContextKernel:
+		return chain[1:], nil, true
+	case end > 1 && chain[0] == perfdata.ContextKernel && chain[end] == perfdata.ContextUser:
+		user = chain[end+1:]
+		return chain[1:end], user, !slices.ContainsFunc(user, perfdata.IsContext)
 	}
-	return p.push(stack, frames[0])
+	return nil, nil, false
 }
 
 // push adds a frame, with the functions inlined there, to a stack.
@@ -177,39 +208,88 @@ func (p *part) push(stack profile.StackID, f Frame) profile.StackID {
 	return stack
 }
 
-// callers caches the stack of a callchain without its innermost frame. It is valid while the address spaces are the same. Many samples at
-// different addresses of a function have the same callers.
+// origin is what the stack of a part of a callchain depends on, besides its entries.
+type origin struct {
+	maps  *addressSpace
+	mode  perfdata.Misc
+	outer profile.StackID // what called the outermost entry
+}
+
+// callers caches the stack of a part of a callchain. Many samples at different addresses of a function have the same callers, and many
+// system calls the same way through the kernel.
 type callers struct {
-	user, kernel *addressSpace
-	mark         uint64 // of the innermost frame
-	chain        []uint64
-	stack        profile.StackID
+	origin
+	called  bool // the first entry is a return address
+	entries []uint64
+	stack   profile.StackID
 }
 
 // callersBits is the number of callers that a goroutine caches, as a power of two.
 const callersBits = 11
 
-// knownCallers returns the cache entry for the callers of a sample, and the sample's innermost frame. found reports whether the entry has
-// these callers. known is nil if they depend on more than their part of the callchain.
-func (p *part) knownCallers(item *Item) (known *callers, innermost Frame, found bool) {
-	chain := item.Sample.Callchain
-	if len(chain) < 3 || perfdata.IsContext(chain[1]) || len(item.Sample.UserStack) > 0 {
-		return nil, innermost, false
+// callersOf adds entries of a callchain to the stack outer. inner is the location of the entry before them; nil if there is none.
+func (p *part) callersOf(item *Item, mode perfdata.Misc, entries []uint64, inner *Location, outer profile.StackID) profile.StackID {
+	from := origin{item.user, mode, outer}
+	if mode == perfdata.MiscKernel {
+		from.maps = item.kernel
 	}
-	mode, ok := modeOf(chain[0])
-	if !ok {
-		return nil, innermost, false
+	if inner != nil && (inner.entry || inner.thunk) { // what entries[0] is depends on more than the entries
+		return p.newCallers(item, from, entries, inner)
 	}
-	if innermost = p.frame(item, mode, chain[1], nil); innermost.entry || innermost.thunk {
-		return nil, innermost, false
-	}
-	hash := chain[0]
-	for _, ip := range chain[2:] {
+	hash := uint64(outer)
+	for _, ip := range entries {
 		hash = (hash ^ ip) * 0x9e3779b97f4a7c15
 		hash ^= hash >> 32
 	}
-	known = &p.callers[hash>>(64-callersBits)]
-	return known, innermost, known.user == item.user && known.kernel == item.kernel && known.mark == chain[0] && slices.Equal(known.chain, chain[2:])
+	known := &p.callers[hash>>(64-callersBits)]
+	if known.origin != from || known.called != (inner != nil) || !slices.Equal(known.entries, entries) {
+		*known = callers{from, inner != nil, append(known.entries[:0], entries...), p.newCallers(item, from, entries, inner)}
+	}
+	return known.stack
+}
+
+// trail is a part of a callchain, the outermost entry first.
+type trail struct {
+	origin
+	steps []step
+}
+
+// step is an entry of a callchain.
+type step struct {
+	ip      uint64
+	returns bool            // Frame.Return
+	stack   profile.StackID // that ends here
+}
+
+// trailBits is the number of trails that a goroutine keeps, as a power of two.
+const trailBits = 7
+
+// newCallers does what callersOf does. It begins where the callers differ from those of an earlier sample of the thread.
+func (p *part) newCallers(item *Item, from origin, entries []uint64, inner *Location) profile.StackID {
+	last := &p.trails[(uint32(item.Thread.TID)<<1^uint32(from.mode))&(1<<trailBits-1)]
+	if last.origin != from {
+		last.origin, last.steps = from, last.steps[:0]
+	}
+	same := 0
+	for same < min(len(last.steps), len(entries)) && last.steps[same].ip == entries[len(entries)-1-same] {
+		same++
+	}
+	frames, stack, keep := p.Resolver.frames[:0], from.outer, 0
+	for i, ip := range entries {
+		frame := p.frame(item, from.mode, ip, inner)
+		if at := len(entries) - 1 - i; at < same && last.steps[at].returns == frame.Return { // the callers of the same frame are the same
+			stack, keep = last.steps[at].stack, at+1
+			break
+		}
+		frames = append(frames, frame)
+		inner = frame.Location
+	}
+	p.Resolver.frames, last.steps = frames, last.steps[:keep]
+	for _, f := range slices.Backward(frames) {
+		stack = p.push(stack, f)
+		last.steps = append(last.steps, step{f.IP, f.Return, stack})
+	}
+	return stack
 }
 
 // Period returns the number of events that a sample represents.
@@ -263,7 +343,15 @@ func (p *part) frames(f Frame) []profile.FrameID {
 	if ids := p.inlined[f.Number()]; ids != nil {
 		return ids
 	}
+	if known := p.bySymbol[f.Symbol]; known.dso == f.DSO && known.id != 0 && len(f.Source.Inlined) == 0 {
+		p.one[0] = known.id
+		p.remember(f, p.one[:])
+		return p.one[:]
+	}
 	ids := p.newFrames(f)
+	if p.bySymbol != nil && f.Symbol != nil && len(ids) == 1 {
+		p.bySymbol[f.Symbol] = symbolFrame{f.DSO, ids[0]}
+	}
 	p.remember(f, ids)
 	return ids
 }

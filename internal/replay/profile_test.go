@@ -14,19 +14,31 @@ import (
 	"github.com/bperf/bperf/perfdata"
 )
 
-// inStacks describes the samples of a profile: their counts, and the addresses of their frames in the module and in memory.
+// inStacks describes the samples of a profile: their counts, and the frames with their addresses in the module and in memory, and with their
+// functions.
 func inStacks(p *profile.Profile) []string {
 	var all []string
 	for _, s := range p.Samples() {
 		line := fmt.Sprintf("%d:", s.Count)
 		for id := range p.Stacks.Frames(s.Stack) {
 			f := p.Frames()[id]
-			line += fmt.Sprintf(" %s+%x=%x", p.Strings.At(p.Modules.At(f.Module).Name), f.Address, f.IP)
+			line += describeFrame(p.Strings.At(p.Modules.At(f.Module).Name), f.Address, f.IP, p.Strings.At(p.Functions.At(f.Function).Name), f.Return)
 		}
 		all = append(all, line)
 	}
 	slices.Sort(all)
 	return all
+}
+
+func describeFrame(module string, address, ip uint64, function string, returns bool) string {
+	line := fmt.Sprintf(" %s+%x=%x", module, address, ip)
+	if function != "" {
+		line += ":" + function
+	}
+	if returns {
+		line += " (call)"
+	}
+	return line
 }
 
 // TestFramesWithoutSymbols has two processes with a file at different addresses. As in perf, frames without a symbol are distinguished by
@@ -55,18 +67,18 @@ func TestFramesWithoutSymbols(t *testing.T) {
 	}
 }
 
-// TestCallersAgain has a few callers in all forms of callchains, while mappings change. Cached callers must equal those that are resolved
-// frame by frame.
+// TestCallersAgain has a few callers in all forms of callchains, in two threads, while mappings change. Cached callers must equal those that
+// are resolved frame by frame. In the kernel are the functions of two bytes f, asm_entry, where interrupts enter, x_return_thunk and g.
 func TestCallersAgain(t *testing.T) {
 	event := &perfdata.Event{Name: "cycles", Attr: perfdata.Attr{Flags: perfdata.AttrSampleIDAll,
 		SampleType: perfdata.SampleIP | perfdata.SampleTID | perfdata.SampleTime | perfdata.SampleCallchain}}
 	const user, kernel, bad = 0x10000, 0xffffffff80000000, ^uint64(99)
 	write := func(w *perfdata.Writer) {
 		random := rand.New(rand.NewPCG(1, 2))
-		some := []uint64{user + 1, user + 2, kernel + 1, kernel + 2, perfdata.ContextKernel, perfdata.ContextUser, perfdata.ContextGuestUser, bad}
-		at := perfdata.SampleID{PID: 10, TID: 10}
-		for i := range 20_000 {
-			at.Time = uint64(i)
+		some := []uint64{user + 1, user + 2, kernel + 1, kernel + 2, kernel + 3, kernel + 4, kernel + 5, kernel + 6}
+		odd := append(some, perfdata.ContextKernel, perfdata.ContextUser, perfdata.ContextGuestUser, bad)
+		for i := range 40_000 {
+			at := perfdata.SampleID{PID: 10, TID: int32(10 + random.IntN(2)), Time: uint64(i)}
 			file := fmt.Sprint("/none", random.IntN(3))
 			switch random.IntN(50) {
 			case 0:
@@ -74,15 +86,35 @@ func TestCallersAgain(t *testing.T) {
 			case 1:
 				w.Write(perfdata.MiscKernel, &perfdata.Mmap{PID: -1, Start: kernel, Length: 0x1000, Filename: file + ".ko", SampleID: at})
 			}
-			chain := []uint64{some[4+random.IntN(2)]}
-			for range random.IntN(7) {
-				chain = append(chain, some[random.IntN(len(some))])
+			var chain []uint64
+			switch random.IntN(4) {
+			case 0:
+				chain = []uint64{odd[len(some)+random.IntN(2)]}
+				for range random.IntN(9) {
+					chain = append(chain, odd[random.IntN(len(odd))])
+				}
+			default:
+				for _, part := range [][]uint64{append(some[2:], perfdata.ContextKernel), append(some[:2:2], perfdata.ContextUser)} {
+					if random.IntN(4) == 0 {
+						continue
+					}
+					mark := len(part) - 1
+					chain = append(chain, part[mark])
+					for range random.IntN(6) {
+						chain = append(chain, part[random.IntN(mark)])
+					}
+				}
 			}
 			w.Write(perfdata.MiscUser, &perfdata.Sample{SampleID: at, IP: user + 1, Callchain: chain})
 		}
 	}
-	options := Options{SymFS: t.TempDir(), MaxStack: 4, KernelSymbol: func(uint64) (Symbol, bool) { return Symbol{}, false }}
-	p, err := New(written(t, event, write), options).Profile(profile.Time)
+	names := []string{"f", "asm_entry", "x_return_thunk", "g"}
+	symbols := func(addr uint64) (Symbol, bool) {
+		start := addr &^ 1
+		return Symbol{Name: names[(start-kernel)/2], Start: start, End: start + 2}, true
+	}
+	options := Options{SymFS: t.TempDir(), MaxStack: 8, KernelSymbol: symbols}
+	p, err := New(written(t, event, write), options).Profile(profile.Time | profile.Address | profile.IP)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,11 +125,14 @@ func TestCallersAgain(t *testing.T) {
 				line := "1:"
 				frames, _ := resolver.Callchain(&items[i])
 				for _, f := range frames {
-					name := ""
+					var module, function string
 					if f.DSO != nil {
-						name = f.DSO.Short
+						module = f.DSO.Short
 					}
-					line += fmt.Sprintf(" %s+%x=%x", name, f.Address(), f.IP)
+					if f.Symbol != nil {
+						function = f.Symbol.Name
+					}
+					line += describeFrame(module, f.Address(), f.IP, function, f.Return)
 				}
 				out = append(out, line+"\n"...)
 			}
