@@ -25,7 +25,7 @@ type item struct {
 }
 
 // addTrees builds the call trees of the rows of the current class of samples.
-func (g *gatherer) addTrees(selves map[*row][]int) {
+func (g *gatherer) addTrees() {
 	stacks := g.t.p.Stacks.All()
 	nodesOf := map[*row][]profile.StackID{}
 	if g.t.o.Children {
@@ -43,9 +43,9 @@ func (g *gatherer) addTrees(selves map[*row][]int) {
 			continue
 		}
 		if g.t.o.order() == CallerFirst {
-			r.calls = g.growFromCallers(selves[r], nodesOf[r], g.smallest(r))
+			r.calls = g.growFromCallers(g.selves[class], nodesOf[r], g.smallest(r))
 		} else {
-			r.calls = g.growFromCallees(selves[r], nodesOf[r], g.smallest(r))
+			r.calls = g.growFromCallees(g.selves[class], nodesOf[r], g.smallest(r))
 		}
 	}
 }

@@ -24,6 +24,7 @@ type gatherer struct {
 
 	// By classes of frames.
 	rowOf   []*row
+	selves  [][]int           // the samples in the row's own code, for its call tree
 	touched []uint32          // classes with a row in rowOf
 	open    []profile.StackID // innermost node of the class on the path to the visited node; see walk
 }
@@ -67,7 +68,6 @@ func newGatherer(t *table, rows rowMap, c *classes, position int) *gatherer {
 // gather adds samples of one class, by their indexes in Profile.Samples.
 func (g *gatherer) gather(class uint32, chosen []int) {
 	samples := g.t.p.Samples()
-	selves := map[*row][]int{} // each row's samples in its own code, for its call tree
 	for _, i := range chosen {
 		s := &samples[i]
 		r := g.row(class, s.Leaf, i)
@@ -80,7 +80,8 @@ func (g *gatherer) gather(class uint32, chosen []int) {
 		v.addWeights(g.t.p, s)
 		v.addKind(g.t.p.Frames()[s.Leaf].Kind, s.Value)
 		if g.trees && s.Stack != 0 {
-			selves[r] = append(selves[r], i)
+			of := g.classes.ofFrame(s.Leaf)
+			g.selves[of] = append(g.selves[of], i)
 		}
 		g.use(s, i)
 		if !g.t.o.Children || s.Stack == 0 || !g.onStack(s) {
@@ -99,7 +100,7 @@ func (g *gatherer) gather(class uint32, chosen []int) {
 		}
 	}
 	if g.trees {
-		g.addTrees(selves)
+		g.addTrees()
 	}
 	g.reset()
 }
@@ -253,10 +254,11 @@ func (g *gatherer) walk(visit func(profile.StackID)) {
 	}
 }
 
-// ensure grows rowOf and open to hold a class of frames.
+// ensure grows rowOf, selves and open to hold a class of frames.
 func (g *gatherer) ensure(class uint32) {
 	if missing := int(class) + 1 - len(g.rowOf); missing > 0 {
 		g.rowOf = append(g.rowOf, make([]*row, missing)...)
+		g.selves = append(g.selves, make([][]int, missing)...)
 		g.open = append(g.open, make([]profile.StackID, missing)...)
 	}
 }
@@ -269,7 +271,7 @@ func (g *gatherer) reset() {
 		}
 	}
 	for _, class := range g.touched {
-		g.rowOf[class] = nil
+		g.rowOf[class], g.selves[class] = nil, nil
 	}
 	g.used, g.touched = g.used[:0], g.touched[:0]
 }

@@ -7,28 +7,39 @@ import (
 
 // sort puts rows into perf's order: by their values, then by their keys.
 //
-// perf's comparison is not a consistent order: of rows with the same value, callers come before callees, but only within a thread. The
-// position of a row therefore depends on the order of insertion. To get the same result, sort inserts rows as perf does: in the order of
-// the keys, into a red-black tree.
+// With children, perf's comparison is not a consistent order: of rows with the same value, callers come before callees, but only within a
+// thread. The position of a row therefore depends on the order of insertion. To get the same result, sort inserts rows as perf does: in the
+// order of the keys, into a red-black tree.
 func (t *table) sort() {
 	by := slices.Clone(t.columns)
 	slices.SortStableFunc(by, func(a, b *column) int { return cmp.Compare(a.rank, b.rank) })
-	slices.SortFunc(t.rows, func(a, b *row) int {
+	compare := func(a, b *row) int {
+		for _, c := range by {
+			if order := c.compareRows(t, a, b); order != 0 {
+				return order
+			}
+		}
+		return 0
+	}
+	arrange := func(a, b *row) int {
 		for _, c := range by {
 			if order := c.arrange(t, a, b); order != 0 {
 				return order
 			}
 		}
 		return cmp.Compare(a.first, b.first)
-	})
-	tree := rowTree{before: func(a, b *row) bool {
-		for _, c := range by {
-			if order := c.compareRows(t, a, b); order != 0 {
-				return order < 0
+	}
+	if !t.o.Children {
+		slices.SortFunc(t.rows, func(a, b *row) int {
+			if order := compare(a, b); order != 0 {
+				return order
 			}
-		}
-		return false
-	}}
+			return arrange(a, b)
+		})
+		return
+	}
+	slices.SortFunc(t.rows, arrange)
+	tree := rowTree{before: func(a, b *row) bool { return compare(a, b) < 0 }}
 	for _, r := range t.rows {
 		tree.insert(r)
 	}
