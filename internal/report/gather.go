@@ -144,8 +144,12 @@ func (g *gatherer) row(class uint32, frame profile.FrameID, sample int) *row {
 		g.rowOf[of] = r
 		g.touched = append(g.touched, of)
 	}
-	if s := &g.t.p.Samples()[sample]; s.First < r.first && g.position == 0 {
+	s := &g.t.p.Samples()[sample]
+	if s.First < r.first && g.position == 0 {
 		r.first, r.thread = s.First, s.Thread
+	}
+	if s.First > r.last { // as in perf, a thread that was renamed has its last name
+		r.last, r.labels = s.First, g.t.p.Labels()[s.Labels]
 	}
 	return r
 }

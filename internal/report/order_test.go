@@ -41,3 +41,24 @@ func TestOrderOfInlined(t *testing.T) {
 		}
 	}
 }
+
+// TestRenamedThread has a thread that gets another name. Its row always has the last one.
+func TestRenamedThread(t *testing.T) {
+	for _, names := range [][]string{{"old", "new"}, {"new", "old"}} {
+		p := profile.New(profile.TID | profile.Comm)
+		p.Events = []profile.Event{{Name: "cpu-clock", Unit: "ns"}}
+		frame := p.Frame(profile.Frame{Function: p.Functions.ID(profile.Function{Name: p.Strings.ID("work")}), Kind: profile.User})
+		for _, name := range names {
+			at := map[string]int64{"old": 1, "new": 2}[name]
+			labels := p.Label(profile.Labels{TID: 7, Comm: p.Strings.ID(name)})
+			p.Add(profile.Sample{Leaf: frame, Stack: p.Stacks.ID([]profile.FrameID{frame}), Labels: labels, Thread: 7, Time: at, Count: 1, Value: 1})
+		}
+		var b bytes.Buffer
+		if err := Text(&b, p, &Options{Sort: []string{"pid"}, CallGraph: CallGraph{Mode: NoGraph}}); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(b.Bytes(), []byte(" 7:new ")) {
+			t.Errorf("samples in the order %q:\n%s", names, &b)
+		}
+	}
+}

@@ -28,6 +28,7 @@ type row struct {
 
 	first  int64 // time of the first sample
 	thread int32 // thread of the first sample
+	last   int64 // time of the sample that the labels are of
 	depth  int   // of its deepest call tree
 }
 
