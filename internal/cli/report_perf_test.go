@@ -78,7 +78,7 @@ func TestReportTracepointsBesidePerf(t *testing.T) {
 		got := withoutWidths(string(output(t, bperf(), args...)))
 		for _, perf := range perfs {
 			want := withoutWidths(withoutTip(string(output(t, exec.Command(perf), args...))))
-			if diff := cmp.Diff(want, got); diff != "" || strings.Count(got, "%") < 5 {
+			if diff := cmp.Diff(want, got); diff != "" || strings.Count(got, "%") < 2 { // a row of each event
 				t.Errorf("%q (-%s +bperf):\n%s", args, perf, diff)
 			}
 		}
