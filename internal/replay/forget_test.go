@@ -84,14 +84,17 @@ func TestExecAgain(t *testing.T) {
 	}
 }
 
-// TestForgetPrograms has BPF programs that come and go. Those that are gone are dropped, but not before their code was mapped.
+// TestForgetPrograms has BPF programs that come and go. Those that are gone are dropped, but not before their code was mapped. The code of the
+// last one never is.
 func TestForgetPrograms(t *testing.T) {
 	m := newMachine(&symbols{replay: &Replay{options: Options{Sums: &Sums{}}}})
 	for i := range uint32(1000) {
 		addr := uint64(i+1) << 20
 		info := linear.Info{ID: i + 1, BTF: i + 1, Addresses: []uint64{addr}}
 		m.programs.byID[info.ID], m.programs.types[info.BTF], m.programs.at[addr] = &info, linear.BTF{ID: info.BTF}, info.ID
-		m.forgetDSOs()
+		for range 10 { // its record waits for its round
+			m.forgetDSOs()
+		}
 		m.apply(&perfdata.Record{Value: &perfdata.KSymbol{Addr: addr, Size: 64, Type: perfdata.KSymbolBPF, Name: "bpf_prog_0123456789abcdef_p"}})
 		if d := m.kernel.find(addr); d == nil || d.DSO.Program != info.ID {
 			t.Fatalf("the code of program %d is that of %+v", info.ID, d)
@@ -101,9 +104,11 @@ func TestForgetPrograms(t *testing.T) {
 			m.apply(&perfdata.Record{Value: &perfdata.KSymbol{Addr: addr, Size: 64, Type: perfdata.KSymbolBPF, Flags: perfdata.KSymbolUnregister, Name: "bpf_prog_0123456789abcdef_p"}})
 		}
 	}
-	m.forgetDSOs()
-	m.forgetDSOs()
-	if p := &m.programs; len(p.byID) != 100 || len(p.types) != 100 || len(p.at) != 100 || len(p.idle) != 0 {
-		t.Errorf("%d programs, %d types and %d addresses are kept, %d of them idle; want 100", len(p.byID), len(p.types), len(p.at), len(p.idle))
+	m.programs.byID[2000] = &linear.Info{ID: 2000}
+	for range mostUnmapped {
+		m.forgetDSOs()
+	}
+	if p := &m.programs; len(p.byID) != 100 || len(p.types) != 100 || len(p.at) != 100 || len(p.known) != 100 {
+		t.Errorf("%d programs, %d types, %d addresses and %d uses are kept; want 100", len(p.byID), len(p.types), len(p.at), len(p.known))
 	}
 }

@@ -18,8 +18,17 @@ type programs struct {
 	at    map[uint64]uint32     // IDs by the address of a function
 	types map[uint32]linear.BTF // by ID
 	err   error                 // first error: why some programs are missing
-	idle  map[uint32]bool       // IDs without mapped code at the last call of forget
+	known map[uint32]programUse // by ID, at the last call of forget
 }
+
+// programUse is whether code of a program was ever mapped, and the number of calls of forget since.
+type programUse struct {
+	mapped bool
+	idle   int
+}
+
+// mostUnmapped is the number of calls of forget after which a program whose code was never mapped is dropped.
+const mostUnmapped = 100
 
 func newPrograms() programs {
 	return programs{byID: map[uint32]*linear.Info{}, at: map[uint64]uint32{}, types: map[uint32]linear.BTF{}}
@@ -51,15 +60,18 @@ func (p *programs) add(id perfdata.FeatureID, section []byte) {
 	}
 }
 
-// forget drops the programs of which no code is mapped now, and none was at the previous call: the description of a program comes before its
-// code is mapped.
+// forget drops the programs of which no code is mapped now, and none was at the previous call. The description of a program comes before its
+// code is mapped: that record waits for its round, which can take many calls on a busy machine.
 func (p *programs) forget(mapped func(id uint32) bool) {
-	idle := map[uint32]bool{}
+	known := map[uint32]programUse{}
 	for id, info := range p.byID {
+		use := p.known[id]
+		use.idle++
 		switch {
 		case mapped(id):
-		case !p.idle[id]:
-			idle[id] = true
+			known[id] = programUse{mapped: true}
+		case use.idle < 2 || !use.mapped && use.idle < mostUnmapped:
+			known[id] = use
 		default:
 			delete(p.byID, id)
 			delete(p.types, info.BTF)
@@ -70,7 +82,7 @@ func (p *programs) forget(mapped func(id uint32) bool) {
 			}
 		}
 	}
-	p.idle = idle
+	p.known = known
 }
 
 // Programs returns the BPF programs that the recording describes, by ID. Those in a pipe are complete when Run has returned. Parts of a

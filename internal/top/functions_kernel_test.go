@@ -44,8 +44,8 @@ func openFunctions(t *testing.T, who target.Spec, withCallers bool) *Functions {
 	return f
 }
 
-// TestFunctions samples three programs that measure for themselves how much of their CPU time they spend in each of two functions: of C, of Go
-// and of BPF.
+// TestFunctions samples three programs that do three quarters of their work in one of two functions: of C, of Go and of BPF. What they measure
+// of their time themselves includes what the host of an emulator takes.
 func TestFunctions(t *testing.T) {
 	require.Root(t)
 	loads, err := split.Loads(t.TempDir(), time.Second)
@@ -73,15 +73,12 @@ func TestFunctions(t *testing.T) {
 	}
 	for _, l := range loads {
 		one, three := functionOf(t, f, l.Name, l.One), functionOf(t, f, l.Name, l.Three)
-		want, err := l.Share()
-		if err != nil {
-			t.Error(err)
-		}
+		const want = 0.75
 		got := part(three.value, one.value+three.value)
 		// five standard deviations of the number of samples, and the time between the functions
 		tolerance := 5*math.Sqrt(want*(1-want)/float64(one.samples+three.samples)) + 0.03
 		if !(math.Abs(got-want) <= tolerance) || three.value <= one.value {
-			t.Errorf("%s: %.2f %% of the samples are in %s, and %.2f ± %.2f %% of the time", l.Name, 100*got, l.Three, 100*want, 100*tolerance)
+			t.Errorf("%s: %.2f %% of the samples are in %s, and %.2f ± %.2f %% of the work", l.Name, 100*got, l.Three, 100*want, 100*tolerance)
 		}
 	}
 	checkCallers(t, f)
