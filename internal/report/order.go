@@ -13,37 +13,35 @@ import (
 func (t *table) sort() {
 	by := slices.Clone(t.columns)
 	slices.SortStableFunc(by, func(a, b *column) int { return cmp.Compare(a.rank, b.rank) })
-	compare := func(a, b *row) int {
-		for _, c := range by {
-			if order := c.compareRows(t, a, b); order != 0 {
-				return order
-			}
-		}
-		return 0
+	var compare, arrange []func(a, b *row) int
+	for _, c := range by {
+		compare = append(compare, func(a, b *row) int { return c.compareRows(t, a, b) })
+		arrange = append(arrange, func(a, b *row) int { return c.arrange(t, a, b) })
 	}
-	arrange := func(a, b *row) int {
-		for _, c := range by {
-			if order := c.arrange(t, a, b); order != 0 {
-				return order
-			}
-		}
-		return cmp.Compare(a.first, b.first)
-	}
+	arrange = append(arrange, func(a, b *row) int { return cmp.Compare(a.first, b.first) })
 	if !t.o.Children {
-		slices.SortFunc(t.rows, func(a, b *row) int {
-			if order := compare(a, b); order != 0 {
-				return order
-			}
-			return arrange(a, b)
-		})
+		slices.SortFunc(t.rows, inTurn(slices.Concat(compare, arrange)))
 		return
 	}
-	slices.SortFunc(t.rows, arrange)
-	tree := rowTree{before: func(a, b *row) bool { return compare(a, b) < 0 }}
+	slices.SortFunc(t.rows, inTurn(arrange))
+	before := inTurn(compare)
+	tree := rowTree{before: func(a, b *row) bool { return before(a, b) < 0 }}
 	for _, r := range t.rows {
 		tree.insert(r)
 	}
 	t.rows = tree.appendTo(t.rows[:0])
+}
+
+// inTurn orders two rows by the first of the orders in which they differ.
+func inTurn(orders []func(a, b *row) int) func(a, b *row) int {
+	return func(a, b *row) int {
+		for _, order := range orders {
+			if n := order(a, b); n != 0 {
+				return n
+			}
+		}
+		return 0
+	}
 }
 
 // arrange orders two rows by the identity of a key. It returns 0 for columns that are not keys.
