@@ -96,13 +96,7 @@ func (r *Resolver) forget() {
 
 // Resolve returns the location of an address in the address space of a CPU mode.
 func (r *Resolver) Resolve(item *Item, mode perfdata.Misc, ip uint64) *Location {
-	var maps *addressSpace
-	switch mode {
-	case perfdata.MiscUser:
-		maps = item.user
-	case perfdata.MiscKernel:
-		maps = item.kernel
-	}
+	maps := item.maps(mode)
 	if maps == nil {
 		return r.resolve(item, mode, ip)
 	}
@@ -114,19 +108,18 @@ func (r *Resolver) Resolve(item *Item, mode perfdata.Misc, ip uint64) *Location 
 }
 
 func (r *Resolver) resolve(item *Item, mode perfdata.Misc, ip uint64) *Location {
-	maps, kind := item.user, profile.User
+	maps, kind := item.maps(mode), profile.UnknownCode
 	switch mode {
 	case perfdata.MiscUser:
+		kind = profile.User
 	case perfdata.MiscKernel:
-		maps, kind = item.kernel, profile.Kernel
+		kind = profile.Kernel
 	case perfdata.MiscHypervisor:
-		maps, kind = nil, profile.Hypervisor
+		kind = profile.Hypervisor
 	case perfdata.MiscGuestKernel:
-		maps, kind = nil, profile.GuestKernel
+		kind = profile.GuestKernel
 	case perfdata.MiscGuestUser:
-		maps, kind = nil, profile.GuestUser
-	default:
-		maps, kind = nil, profile.UnknownCode
+		kind = profile.GuestUser
 	}
 	var dso *DSO
 	addr, space := ip, -1-int32(kind)

@@ -78,7 +78,7 @@ func (s *shard) find(hash uint64, space int32, addr uint64) uint64 {
 func (s *shard) grow() {
 	old := s.slots
 	s.slots = make([]*Location, max(64, 2*len(old)))
-	clear(s.slots)
+	clear(s.slots) // written before they are read, as in package profile
 	for _, l := range old {
 		if l != nil {
 			s.slots[s.find(hashOf(l.space, l.Addr), l.space, l.Addr)] = l

@@ -229,10 +229,7 @@ const callersBits = 11
 
 // callersOf adds entries of a callchain to the stack outer. inner is the location of the entry before them; nil if there is none.
 func (p *part) callersOf(item *Item, mode perfdata.Misc, entries []uint64, inner *Location, outer profile.StackID) profile.StackID {
-	from := origin{item.user, mode, outer}
-	if mode == perfdata.MiscKernel {
-		from.maps = item.kernel
-	}
+	from := origin{item.maps(mode), mode, outer}
 	if inner != nil && (inner.entry || inner.thunk) { // what entries[0] is depends on more than the entries
 		return p.newCallers(item, from, entries, inner)
 	}

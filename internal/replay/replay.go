@@ -28,6 +28,17 @@ type Item struct {
 	interval     uint32                  // with Options.Sums
 }
 
+// maps returns the address space of a CPU mode. It is nil if there is none.
+func (i *Item) maps(mode perfdata.Misc) *addressSpace {
+	switch mode {
+	case perfdata.MiscUser:
+		return i.user
+	case perfdata.MiscKernel:
+		return i.kernel
+	}
+	return nil
+}
+
 // Stats counts what was read, and what is missing.
 type Stats struct {
 	perfdata.Stats
@@ -132,7 +143,7 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 	handlers := make([]Handler, workers)
 	for i := range handlers {
 		resolver := &Resolver{replay: r}
-		resolver.forget()
+		resolver.forget() // its caches are written before they are read, as in package profile
 		r.resolvers = append(r.resolvers, resolver)
 		handlers[i] = newHandler(resolver)
 	}
