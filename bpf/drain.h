@@ -6,7 +6,8 @@
  * - the number of samples, with flags for what follows in the lowest bits
  * - the subject, if it differs from the one before
  * - the callers in the kernel, and those of the user
- * - the innermost frame
+ * - the innermost frame, as the difference to that of the last sum with callers in the kernel if this one has some, and
+ *   otherwise to that of the last sum without
  * - the value, unless it is the number of samples times the period of the last sum that was written with a value
  * - the time of the first sample as the difference to the one before, in units of 1024 ns; a unit is less than the time
  *   from the sample to where its time is taken
@@ -31,6 +32,8 @@ struct drain {
 	struct subject subject;
 	__u64 period;
 	__u64 first; /* shifted by TIME_SHIFT */
+	__u64 user_ip; /* of the last sum without callers in the kernel */
+	__u64 kernel_ip;
 	struct encoding encoding;
 };
 
@@ -70,7 +73,7 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 	__u32 zero = 0;
 	struct drain *d = bpf_map_lookup_elem(&drained, &zero);
 	__u8 *to = bpf_map_lookup_elem(&encoded, &zero);
-	__u64 size = drain_size, what, n, first, i;
+	__u64 size = drain_size, what, n, first, i, *ip;
 	struct encoding *e;
 	struct key key;
 	struct sum sum;
@@ -99,7 +102,8 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 	}
 	encode(e, key.kernel);
 	encode(e, key.user);
-	encode_signed(e, key.ip);
+	ip = key.kernel ? &d->kernel_ip : &d->user_ip;
+	encode_signed(e, key.ip - *ip);
 	if (what & HAS_VALUE)
 		encode(e, sum.value);
 	encode_signed(e, first - d->first);
@@ -113,6 +117,7 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 	drain_size = size + n;
 	value->count = 0;
 	value->value = 0;
+	*ip = key.ip;
 	d->subject = key.subject;
 	d->first = first;
 	if ((what & HAS_VALUE) && sum.count)

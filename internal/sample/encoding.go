@@ -72,8 +72,9 @@ const timeShift = 10
 
 // drained is the state of decoding sums: a sum only encodes what differs from the previous one.
 type drained struct {
-	subject       sampleSubject
-	period, first uint64
+	subject          sampleSubject
+	period, first    uint64
+	userIP, kernelIP uint64
 }
 
 // sum decodes the next sum.
@@ -89,7 +90,12 @@ func (last *drained) sum(d *decoder) (e entry) {
 	}
 	e.Subject = last.subject
 	e.Kernel, e.User = uint32(d.number()), uint32(d.number())
-	e.Ip = uint64(d.signed())
+	ip := &last.userIP
+	if e.Kernel != 0 {
+		ip = &last.kernelIP
+	}
+	*ip += uint64(d.signed())
+	e.Ip = *ip
 	e.Value = e.Count * last.period
 	if what&hasValue != 0 {
 		e.Value = d.number()

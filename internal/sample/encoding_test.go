@@ -63,12 +63,16 @@ func TestDecodeSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b = encode(b, 1, 2, zigzag(0x1000), 300, zigzag(5000))
-	b = encode(b, 2<<whatBits, 1, 0, zigzag(-4096), zigzag(-1))
+	b = encode(b, 1, 2, zigzag(-4096), 300, zigzag(5000))
+	b = encode(b, 2<<whatBits, 0, 2, zigzag(0x1000), zigzag(-1))
+	b = encode(b, 1<<whatBits, 3, 0, zigzag(-16), zigzag(0))
+	b = encode(b, 1<<whatBits, 0, 0, zigzag(-16), zigzag(0))
 	d := decoder{data: b}
 	want := []entry{
-		{sampleKey: sampleKey{Ip: 0x1000, Kernel: 1, User: 2, Subject: subject}, sampleSum: sampleSum{Count: 3, Value: 300, First: 5000 << timeShift}},
-		{sampleKey: sampleKey{Ip: ^uint64(4095), Kernel: 1, Subject: subject}, sampleSum: sampleSum{Count: 2, Value: 200, First: 4999 << timeShift}},
+		{sampleKey: sampleKey{Ip: ^uint64(4095), Kernel: 1, User: 2, Subject: subject}, sampleSum: sampleSum{Count: 3, Value: 300, First: 5000 << timeShift}},
+		{sampleKey: sampleKey{Ip: 0x1000, User: 2, Subject: subject}, sampleSum: sampleSum{Count: 2, Value: 200, First: 4999 << timeShift}},
+		{sampleKey: sampleKey{Ip: ^uint64(4095) - 16, Kernel: 3, Subject: subject}, sampleSum: sampleSum{Count: 1, Value: 100, First: 4999 << timeShift}},
+		{sampleKey: sampleKey{Ip: 0x1000 - 16, Subject: subject}, sampleSum: sampleSum{Count: 1, Value: 100, First: 4999 << timeShift}},
 	}
 	for _, want := range want {
 		if got := last.sum(&d); !reflect.DeepEqual(got, want) || d.err != nil {

@@ -37,6 +37,8 @@ type sampleDrain struct {
 	Subject  sampleSubject
 	Period   uint64
 	First    uint64
+	UserIp   uint64
+	KernelIp uint64
 	Encoding struct {
 		_      structs.HostLayout
 		Size   uint32
