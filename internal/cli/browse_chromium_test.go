@@ -114,6 +114,21 @@ func startChromium(t *testing.T) *chromium {
 // do runs a command, and decodes its result unless result is nil.
 func (c *chromium) do(t *testing.T, method string, params map[string]any, result any) {
 	t.Helper()
+	m := c.answer(t, method, params)
+	if m.Error != nil {
+		t.Fatalf("%s %v: %s", method, params, m.Error)
+	}
+	if result == nil {
+		return
+	}
+	if err := json.Unmarshal(m.Result, result); err != nil {
+		t.Fatalf("%s: %v", method, err)
+	}
+}
+
+// answer runs a command and returns its answer.
+func (c *chromium) answer(t *testing.T, method string, params map[string]any) devtools {
+	t.Helper()
 	c.last++
 	text, err := json.Marshal(params)
 	if err != nil {
@@ -133,21 +148,13 @@ func (c *chromium) do(t *testing.T, method string, params map[string]any, result
 	for {
 		select {
 		case m, open := <-c.answers:
-			switch {
-			case !open:
+			if !open {
 				t.Fatalf("%s: the browser has ended", method)
-			case m.ID != c.last:
-				c.note(m)
-				continue
-			case m.Error != nil:
-				t.Fatalf("%s %s: %s", method, text, m.Error)
 			}
-			if result != nil {
-				if err := json.Unmarshal(m.Result, result); err != nil {
-					t.Fatalf("%s: %v", method, err)
-				}
+			if m.ID == c.last {
+				return m
 			}
-			return
+			c.note(m)
 		case <-timeout:
 			t.Fatalf("%s: no answer", method)
 		}
@@ -167,14 +174,20 @@ func (c *chromium) note(m devtools) {
 	}
 }
 
-// value evaluates an expression, and returns its value as text.
+// value evaluates an expression, and returns its value as text: an error if the page leaves for another one meanwhile.
 func (c *chromium) value(t *testing.T, expression string) string {
 	t.Helper()
+	m := c.answer(t, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true})
+	if m.Error != nil {
+		return string(m.Error)
+	}
 	var got struct {
 		Result           struct{ Value any }
 		ExceptionDetails json.RawMessage
 	}
-	c.do(t, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &got)
+	if err := json.Unmarshal(m.Result, &got); err != nil {
+		t.Fatalf("%s: %v", expression, err)
+	}
 	if got.ExceptionDetails != nil {
 		return "exception " + string(got.ExceptionDetails)
 	}
