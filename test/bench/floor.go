@@ -22,7 +22,6 @@ func (b *bench) compareFloor(name string, runs int, ours []string, floor string,
 	if err != nil {
 		return err
 	}
-	printHeader("floor")
 	printCosts(name, costs, least)
 	return nil
 }

@@ -136,6 +136,7 @@ func (b *bench) run() error {
 	if err := b.compare(nameOfGroups, b.runs/5, many, ofGroups...); err != nil {
 		return err
 	}
+	printHeader("floor")
 	if err := b.compareFloor(name, b.runs/5, stat(ofThreads...), "events", "threads", pid); err != nil {
 		return err
 	}

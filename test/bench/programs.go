@@ -43,6 +43,7 @@ func (b *bench) compareLists(n int) error {
 		}
 		printCosts(c.name, ours, theirs, aim{peak, c.aim})
 	}
+	printHeader("floor")
 	if err := b.compareFloor("version", b.runs, []string{"version"}, "imports"); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,6 +87,9 @@ func (b *bench) replay() error {
 				}
 			}
 		}
+		if err := b.compareReplayFloors(r.rows, file); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -104,6 +108,24 @@ func (b *bench) compareReplays(row replayRow, file, peer string, isNewest bool) 
 		printCosts(row.args, ours, theirs)
 	} else {
 		printCosts(row.args, ours, theirs, aim{wall, row.aim})
+	}
+	return nil
+}
+
+// compareReplayFloors compares the rows that have an aim with what reading the recording takes alone, and decompressing for inlined functions.
+func (b *bench) compareReplayFloors(rows []replayRow, file string) error {
+	printHeader("floor")
+	for _, row := range rows {
+		if row.aim == 0 {
+			continue
+		}
+		args, floor := append(strings.Fields(row.args), "-i", file), []string{file}
+		if !slices.Contains(args, "--no-inline") {
+			floor = []string{"-inlined", file}
+		}
+		if err := b.compareFloor(row.args, b.runs, args, "replay", floor...); err != nil {
+			return err
+		}
 	}
 	return nil
 }
