@@ -1,4 +1,5 @@
-// Package userfile reads files that a user wrote, or that somebody else left where users' files are.
+// Package userfile reads files that a user wrote, or that somebody else left where users' files are, and opens those that bperf keeps for its
+// user.
 package userfile
 
 import (

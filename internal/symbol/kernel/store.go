@@ -12,9 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/bperf/bperf/internal/symbol"
+	"github.com/bperf/bperf/internal/userfile"
 )
 
 // header begins a file of stored symbols. The key, modules, segments, entries and names follow. Numbers are little-endian.
@@ -56,10 +56,10 @@ func (k *Kallsyms) Store(path string, key []byte) error {
 	if !ok || len(key) > maxStoredKey {
 		return errors.New("there is no form to store them")
 	}
-	if err := makeOwned(filepath.Dir(path)); err != nil {
+	if err := userfile.MakeOwned(filepath.Dir(path)); err != nil {
 		return err
 	}
-	f, err := openOwned(path, os.O_WRONLY|os.O_CREATE)
+	f, err := userfile.OpenOwned(path, os.O_WRONLY|os.O_CREATE)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (k *Kallsyms) encode(key []byte) []byte {
 // Stored reads the symbols that Store has written with the same key. If reference is not empty, it relocates them as Parse does. It fails if
 // anything about the file does not fit: its owner, its mode, its size, its sum or the key.
 func Stored(path string, key []byte, reference string, address uint64) (*Kallsyms, error) {
-	f, err := openOwned(path, os.O_RDONLY)
+	f, err := userfile.OpenOwned(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -261,43 +261,4 @@ func (k *Kallsyms) address(name string) (uint64, bool) {
 func (k *Kallsyms) nameAt(e entry) string {
 	at := e.name >> bindingBits
 	return k.names[at/namesSize][at%namesSize:]
-}
-
-// openOwned opens a regular file that belongs to this user, and that only this user can change.
-func openOwned(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, flags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && (!info.Mode().IsRegular() || !isOwn(info) || info.Mode().Perm()&0o022 != 0) {
-		err = fmt.Errorf("%s: not a regular file that only this user can change", path)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// makeOwned makes a directory unless it exists, below one that belongs to this user: root can have the home of another user.
-func makeOwned(dir string) error {
-	above := dir
-	for {
-		info, err := os.Stat(above)
-		if err == nil && !isOwn(info) {
-			return fmt.Errorf("%s belongs to another user", above)
-		}
-		if err == nil {
-			return os.MkdirAll(dir, 0o700)
-		}
-		if !errors.Is(err, os.ErrNotExist) || above == filepath.Dir(above) {
-			return err
-		}
-		above = filepath.Dir(above)
-	}
-}
-
-func isOwn(info os.FileInfo) bool {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == os.Geteuid()
 }
