@@ -12,7 +12,8 @@ import (
 type debugInfo struct {
 	data      *dwarf.Data // nil until needed
 	inflating []*inflating
-	mangled   bool // keep names as compilers made them
+	mangled   bool   // keep names as compilers made them
+	store     *store // nil to store no sections
 }
 
 // dwarf returns the DWARF of the file and of its supplement. The caller holds f.mu.
@@ -88,7 +89,7 @@ func (d *debugInfo) section(i, loaded *image, s *elf.Section) (dwarf.Section, er
 	case r == nil:
 		return dwarf.Section{Data: i.slice(s.Offset, s.FileSize)}, nil
 	}
-	z, err := newInflating(r, size)
+	z, err := newInflating(r, size, i.slice(s.Offset, s.FileSize), d.store)
 	if err != nil {
 		return dwarf.Section{}, err
 	}

@@ -69,29 +69,33 @@ func newZstd(packed io.Reader) (*zstd.Decoder, error) {
 type inflating struct {
 	data    []byte   // mapped, in full size
 	inFile  bool     // in a file; otherwise in memory, because no file could be created
-	scratch *os.File // the mapped file, until all is decompressed
+	scratch *os.File // the mapped file, until all is decompressed or, if it is to be stored, until close
 	r       io.Reader
-	valid   uint64 // valid bytes of data
-	buffer  []byte // nil when all is decompressed
+	valid   uint64  // valid bytes of data
+	skip    uint64  // bytes of r that are valid already
+	buffer  []byte  // nil when all is decompressed
+	stored  *stored // nil if nothing is stored
 }
 
 // inflateStep is the number of bytes that are decompressed at a time.
 const inflateStep = 64 << 10
 
-func newInflating(r io.Reader, size uint64) (*inflating, error) {
+// newInflating returns a section of the given size that r decompresses. packed is the section as it is in the file.
+func newInflating(r io.Reader, size uint64, packed []byte, in *store) (*inflating, error) {
 	z := &inflating{r: r, buffer: make([]byte, min(size, inflateStep))}
 	if size == 0 {
 		return z, nil
 	}
-	z.scratch = scratchFile(size)
+	if z.stored, z.scratch = in.begin(packed, size); z.stored == nil {
+		z.scratch = scratchFile(size)
+	}
 	fd, flags := -1, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE
 	if z.scratch != nil {
 		z.inFile, fd, flags = true, int(z.scratch.Fd()), unix.MAP_SHARED
 	}
 	data, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, flags)
 	if err != nil {
-		z.end()
-		return nil, fmt.Errorf("map %d bytes for what is decompressed: %w", size, err)
+		return nil, errors.Join(fmt.Errorf("map %d bytes for what is decompressed: %w", size, err), z.close())
 	}
 	z.data = data
 	return z, nil
@@ -112,6 +116,19 @@ func scratchFile(size uint64) *os.File {
 
 // fill decompresses up to end, or as far as it can, and returns the number of valid bytes.
 func (z *inflating) fill(end uint64) (valid uint64) {
+	if z.valid < end && z.stored != nil && z.stored.path == "" {
+		z.valid = z.stored.read(z.scratch, uint64(len(z.data)), z.buffer)
+		z.skip = z.valid
+		if z.valid == uint64(len(z.data)) {
+			z.end()
+		}
+	}
+	if z.valid < end && z.skip > 0 {
+		n, err := io.CopyN(io.Discard, z.r, int64(z.skip))
+		if z.skip -= uint64(n); err != nil {
+			z.end()
+		}
+	}
 	for z.valid < end && z.buffer != nil {
 		part := z.buffer[:min(uint64(len(z.buffer)), uint64(len(z.data))-z.valid)]
 		if !z.inFile {
@@ -122,6 +139,9 @@ func (z *inflating) fill(end uint64) (valid uint64) {
 			var writeErr error
 			n, writeErr = z.scratch.WriteAt(part[:n], int64(z.valid))
 			err = errors.Join(err, writeErr)
+		}
+		if z.stored != nil {
+			z.stored.add(part[:n])
 		}
 		z.valid += uint64(n)
 		if err != nil || z.valid == uint64(len(z.data)) {
@@ -136,10 +156,11 @@ func (z *inflating) end() {
 	if d, ok := z.r.(*zstd.Decoder); ok {
 		d.Close()
 	}
-	if z.scratch != nil {
+	if z.scratch != nil && z.stored == nil {
 		_ = z.scratch.Close() // what was written is mapped
+		z.scratch = nil
 	}
-	z.r, z.buffer, z.scratch = nil, nil, nil
+	z.r, z.buffer = nil, nil
 }
 
 // forget removes data that is in a file from memory.
@@ -151,6 +172,9 @@ func (z *inflating) forget() {
 
 func (z *inflating) close() error {
 	z.end()
+	if z.stored != nil {
+		z.stored.end(z.scratch, z.valid)
+	}
 	if z.data == nil {
 		return nil
 	}

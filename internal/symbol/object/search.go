@@ -28,6 +28,9 @@ type Search struct {
 	// Cache is the directory where perf keeps the files of recordings by their build IDs, usually ~/.debug.
 	Cache string
 
+	// Sections is the directory where decompressed sections of DWARF stay for later runs. Empty stores none.
+	Sections string
+
 	// Allowance limits the time to read files. Nil sets no limit.
 	Allowance *allowance.Allowance
 
@@ -38,9 +41,13 @@ type Search struct {
 	Lines bool
 }
 
-// DefaultSearch returns a Search of the directories where distributions and perf put files. An empty cache is ~/.debug.
+// DefaultSearch returns a Search of the directories where distributions and perf put files. An empty cache is ~/.debug. Sections is
+// ~/.cache/bperf/sections.
 func DefaultSearch(cache string) Search {
 	s := Search{Debug: []string{"/usr/lib/debug"}, Cache: cache}
+	if dir, err := os.UserCacheDir(); err == nil {
+		s.Sections = filepath.Join(dir, "bperf", "sections")
+	}
 	if home, err := os.UserHomeDir(); err == nil && cache == "" {
 		s.Cache = filepath.Join(home, ".debug")
 	}
@@ -173,6 +180,7 @@ func (s Search) roots() []string {
 
 // addDebug opens the files with symbols and lines that f itself lacks.
 func (s Search) addDebug(f *File) {
+	f.debugInfo.store = &store{s.Sections, s.Allowance}
 	if f.debug == nil && !f.image.hasDWARF() {
 		f.debug = s.findDebug(f)
 	}
