@@ -219,7 +219,8 @@ func (r *Reader) Records() iter.Seq2[*Record, error] {
 const maxWorkers = 16
 
 // Batches returns an iterator over the same records as Records, several at a time, so that a caller can distribute them to all CPUs. The pair
-// with the error can have records, too: those that precede the error.
+// with the error can have records, too: those that precede the error. What is valid until the next iteration of Records is valid here for one
+// more, so that a caller can work on two batches at once.
 func (r *Reader) Batches() iter.Seq2[[]Record, error] {
 	return func(yield func([]Record, error) bool) {
 		if r.begun {
@@ -231,6 +232,7 @@ func (r *Reader) Batches() iter.Seq2[[]Record, error] {
 		go p.split(r.front, r.failed)
 		r.front = nil
 		defer close(p.stop)
+		var before *batch
 		for b := range p.ordered {
 			<-b.decoded
 			if err := b.err; err != nil {
@@ -240,7 +242,10 @@ func (r *Reader) Batches() iter.Seq2[[]Record, error] {
 			if len(b.records) > 0 && !yield(b.records, nil) {
 				return
 			}
-			p.recycle(b)
+			if before != nil {
+				p.recycle(before)
+			}
+			before = b
 		}
 		if p.err != nil {
 			yield(nil, r.named(p.err))
@@ -270,7 +275,7 @@ type pipeline struct {
 }
 
 func newPipeline(s *stream, workers int) *pipeline {
-	n := workers + 3
+	n := workers + 4
 	p := &pipeline{stream: s, free: make(chan *batch, n), work: make(chan *batch, n), ordered: make(chan *batch, n),
 		stop: make(chan struct{})}
 	for range n {

@@ -11,7 +11,8 @@ type Value interface {
 
 // Record is one record of a recording.
 //
-// A *Sample, Raw and Unknown.Data are valid until the next iteration of [Reader.Records] or [Reader.Batches]. All other values can be kept.
+// A *Sample, Raw and Unknown.Data are valid until the next iteration of [Reader.Records], or the one after it of [Reader.Batches]. All other
+// values can be kept.
 type Record struct {
 	Type   RecordType
 	Misc   Misc

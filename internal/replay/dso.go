@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/bperf/bperf/internal/profile"
 )
@@ -23,12 +24,18 @@ type DSO struct {
 	Tag     string // tag of that part, in hexadecimal
 	Base    uint64 // address in memory of a module's code; 0 for everything else
 
-	size uint64            // of the memory of kernel and BPF code, in bytes
-	key  dsoKey            // of a file
-	code []profile.Mapping // of a file: where each part of its code was mapped first
+	size uint64 // of the memory of kernel and BPF code, in bytes
+	key  dsoKey // of a file
 
 	inMemory bool // its addresses are those in memory, not offsets in a file
 	names    namer
+	code     *mappedCode
+}
+
+// mappedCode is where each part of a file's code was mapped first. Handlers read it while processes map files.
+type mappedCode struct {
+	mu    sync.Mutex
+	parts []profile.Mapping
 }
 
 // namer finds the symbol, the inlined functions and the line of a location, as far as they are known and wanted. Several goroutines use it.
@@ -104,17 +111,21 @@ func moduleName(file string) string {
 // mostParts is the maximum number of parts of a file whose mappings are kept. Linkers make one or a few.
 const mostParts = 256
 
-// addCode records where code of a file is mapped, unless a mapping of the same part of the file is known.
-func (d *DSO) addCode(m *mapping) {
-	if len(d.code) < mostParts && !slices.ContainsFunc(d.code, func(c profile.Mapping) bool { return m.Offset >= c.Offset && m.Offset-c.Offset < c.End-c.Start }) {
-		d.code = append(d.code, profile.Mapping{Start: m.Start, End: m.End, Offset: m.Offset})
+// add records where code of a file is mapped, unless a mapping of the same part of the file is known.
+func (c *mappedCode) add(m *mapping) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.parts) < mostParts && !slices.ContainsFunc(c.parts, func(p profile.Mapping) bool { return m.Offset >= p.Offset && m.Offset-p.Offset < p.End-p.Start }) {
+		c.parts = append(c.parts, profile.Mapping{Start: m.Start, End: m.End, Offset: m.Offset})
 	}
 }
 
 // mappedSize returns the size of the memory that the code was mapped to first, in bytes; 0 if unknown.
 func (d *DSO) mappedSize() uint64 {
-	if len(d.code) > 0 {
-		return d.code[0].End - d.code[0].Start
+	d.code.mu.Lock()
+	defer d.code.mu.Unlock()
+	if len(d.code.parts) > 0 {
+		return d.code.parts[0].End - d.code.parts[0].Start
 	}
 	return d.size
 }

@@ -23,7 +23,11 @@ func (r *Replay) Intervals(keep profile.Keys, each func(*profile.Profile) error)
 		}
 		return nil
 	}
-	if err := r.run(all.newHandler, io.Discard, func() error { return handOver(r.sums.interval) }); err != nil {
+	pause := func() error {
+		r.shift.wait()
+		return handOver(r.sums.interval)
+	}
+	if err := r.run(all.newHandler, io.Discard, pause); err != nil {
 		return err
 	}
 	return handOver(r.sums.interval + 1)

@@ -162,7 +162,7 @@ func (m *machine) userMmap(v *perfdata.Mmap2, end uint64) {
 		mapping.Offset = 0
 	}
 	if v.Protection&protExec != 0 && !mapping.DSO.inMemory {
-		mapping.DSO.addCode(mapping)
+		mapping.DSO.code.add(mapping)
 		p.runtime.maps(mapping.DSO.Short)
 	}
 	if p.dump != "" && mapping.DSO.inMemory {
@@ -261,7 +261,7 @@ func (m *machine) dso(key dsoKey, fill func(*DSO)) *DSO {
 }
 
 func (m *machine) addDSO(fill func(*DSO)) *DSO {
-	d := &DSO{Index: m.dsos}
+	d := &DSO{Index: m.dsos, code: &mappedCode{}}
 	fill(d)
 	m.dsos++
 	return d

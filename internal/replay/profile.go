@@ -65,8 +65,8 @@ func (f *filler) finish() *profile.Profile {
 	}
 	f.p.Mappings = map[profile.ModuleID][]profile.Mapping{}
 	for d, id := range f.modules {
-		if d.code != nil {
-			f.p.Mappings[id] = d.code
+		if len(d.code.parts) > 0 {
+			f.p.Mappings[id] = d.code.parts
 		}
 	}
 	f.p.Sockets = r.sockets()

@@ -71,6 +71,7 @@ type Replay struct {
 	deferred  deferred
 	throttles throttles
 	ahead     *ahead // nil without Options.Debuginfod
+	shift     shift
 	on        bool   // the state of Filter.Switches
 	previous  uint64 // time of the last sample that was handed out
 
@@ -119,7 +120,7 @@ type Handler func(items []Item, out []byte) []byte
 const manyEnded = 1024
 
 // pieceSize is the maximum number of records that a handler gets at a time without Options.Portion.
-const pieceSize = 256
+const pieceSize = 64
 
 // piece is a group of items with the output of a handler.
 type piece struct {
@@ -134,37 +135,40 @@ func (r *Replay) Run(newHandler func(*Resolver) Handler, w io.Writer) error {
 	return r.run(newHandler, w, func() error { return nil })
 }
 
-// run does the same as Run. It also calls pause now and then, while no handler is running.
+// run does the same as Run. It also calls pause now and then.
 func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func() error) error {
 	workers := runtime.GOMAXPROCS(0)
 	if r.options.Ordered {
 		workers = 1
 	}
-	handlers := make([]Handler, workers)
-	for i := range handlers {
+	shift := &r.shift
+	shift.w = w
+	for range workers {
 		resolver := &Resolver{replay: r}
 		resolver.forget() // its caches are written before they are read, as in package profile
 		r.resolvers = append(r.resolvers, resolver)
-		handlers[i] = newHandler(resolver)
+		shift.handlers = append(shift.handlers, newHandler(resolver))
 	}
-	var items []Item
-	var pieces []piece
+	defer shift.wait()
+	var items, spare []Item
 	var failed, err error
+	// flush hands the items to the handlers and returns room for the next ones. The handlers are at work when it returns.
 	flush := func(items []Item) ([]Item, error) {
 		portion, size := max(1, len(items)), pieceSize
 		if n := r.options.Portion; n > 0 {
-			portion, size = n, max(1, n/len(handlers))
+			portion, size = n, max(1, n/workers)
 		}
 		for some := range slices.Chunk(items, portion) {
 			if r.ahead != nil && !r.options.NoNames {
 				r.ahead.add(some)
 			}
-			var err error
-			if pieces, err = handle(handlers, cut(some, size, pieces), w); err != nil {
-				return items[:0], err
-			}
+			shift.begin(some, size)
 		}
-		return items[:0], nil
+		if r.options.Sums != nil || len(items) == 0 { // the memory of sums is used again
+			shift.wait()
+		}
+		items, spare = spare, items
+		return items[:0], shift.err
 	}
 	for batch, broken := range r.reader.Batches() {
 		r.sums.receive()
@@ -178,6 +182,7 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 			return err
 		}
 		if len(r.machine.ended) >= manyEnded {
+			shift.wait()
 			r.machine.forgetThreads()
 		}
 		if err := pause(); err != nil {
@@ -192,21 +197,44 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 	if _, err = flush(r.handOut(r.deferred.take(len(r.deferred.waiting)), items)); err != nil {
 		return err
 	}
+	if shift.wait(); shift.err != nil {
+		return shift.err
+	}
 	return failed
 }
 
-// handle lets the handlers process pieces and writes their output. It returns the pieces, whose memory can be used again.
-func handle(handlers []Handler, pieces []piece, w io.Writer) ([]piece, error) {
-	work(handlers, pieces)
-	for _, p := range pieces {
-		if len(p.out) == 0 {
-			continue
-		}
-		if _, err := w.Write(p.out); err != nil {
-			return pieces, err
+// shift lets the handlers work on items while the caller collects the next ones. Only the goroutine of Run calls its methods.
+type shift struct {
+	handlers []Handler
+	w        io.Writer
+	pieces   []piece // those in work, or free ones
+	working  sync.WaitGroup
+	err      error // of writing
+}
+
+// begin waits for the end of the work before and begins with these items, in pieces of at most size.
+func (s *shift) begin(items []Item, size int) {
+	s.wait()
+	s.pieces = cut(items, size, s.pieces)
+	var next atomic.Int64
+	for _, h := range s.handlers[:min(len(s.handlers), len(s.pieces))] {
+		s.working.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(s.pieces)); i = next.Add(1) - 1 {
+				s.pieces[i].out = h(s.pieces[i].items, s.pieces[i].out[:0])
+			}
+		})
+	}
+}
+
+// wait waits until no handler is at work, and writes what they have printed.
+func (s *shift) wait() {
+	s.working.Wait()
+	for i := range s.pieces {
+		if out := s.pieces[i].out; len(out) > 0 && s.err == nil {
+			_, s.err = s.w.Write(out)
 		}
 	}
-	return pieces, nil
+	s.pieces = s.pieces[:0]
 }
 
 // cut splits items into pieces of at most the given number. It reuses the buffers of the previous pieces.
@@ -221,22 +249,6 @@ func cut(items []Item, most int, pieces []piece) []piece {
 		pieces[n].items, items = items[:size], items[size:]
 	}
 	return pieces[:n]
-}
-
-// work runs the handlers, which take one piece after the other.
-func work(handlers []Handler, pieces []piece) {
-	var next atomic.Int64
-	run := func(h Handler) {
-		for i := next.Add(1) - 1; i < int64(len(pieces)); i = next.Add(1) - 1 {
-			pieces[i].out = h(pieces[i].items, pieces[i].out[:0])
-		}
-	}
-	var others sync.WaitGroup
-	for _, h := range handlers[1:min(len(handlers), max(1, len(pieces)))] {
-		others.Go(func() { run(h) })
-	}
-	run(handlers[0])
-	others.Wait()
 }
 
 // next updates the state by a record, and adds the record to the items if it is wanted.
@@ -262,6 +274,9 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 			items = r.sample(r.item(record, s, t), items)
 		})
 		return items
+	}
+	if r.affectsHandlers(record) {
+		r.shift.wait()
 	}
 	m.apply(record)
 	switch v := record.Value.(type) {
@@ -292,6 +307,19 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 		item.Thread, item.user = t.Thread, t.process.maps.share()
 	}
 	return append(items, item)
+}
+
+// affectsHandlers reports whether no handler may be at work while a record is applied: it changes the kernel's image or the BPF programs, which
+// handlers read without a lock, or Options.Records may print it, after the samples before it.
+func (r *Replay) affectsHandlers(record *perfdata.Record) bool {
+	switch record.Value.(type) {
+	case *perfdata.Mmap, *perfdata.Mmap2:
+		return record.Misc.CPUMode() == perfdata.MiscKernel
+	case *perfdata.KSymbol, *perfdata.Comm, *perfdata.Fork, *perfdata.Exit, *perfdata.Namespaces, *perfdata.Cgroup, *perfdata.Lost, *perfdata.LostSamples,
+		*perfdata.Throttle, *perfdata.Unthrottle, *perfdata.CallchainDeferred, *perfdata.Switch, *perfdata.SwitchCPUWide, *perfdata.FinishedRound:
+		return false
+	}
+	return true
 }
 
 // item returns a sample with the state of the machine.
