@@ -123,7 +123,7 @@ func (z *inflating) fill(end uint64) (valid uint64) {
 			z.end()
 		}
 	}
-	if z.valid < end && z.skip > 0 {
+	if z.valid < end && z.skip > 0 && z.buffer != nil {
 		n, err := io.CopyN(io.Discard, z.r, int64(z.skip))
 		if z.skip -= uint64(n); err != nil {
 			z.end()

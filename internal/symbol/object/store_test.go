@@ -78,6 +78,20 @@ func TestStoredSections(t *testing.T) {
 	}
 }
 
+// TestStoredSectionBroken keeps what is stored of a section that cannot be decompressed any more.
+func TestStoredSectionBroken(t *testing.T) {
+	data, dir := randomBytes(storedSize), t.TempDir()
+	fillAndClose(t, storedSection(t, dir, data, bytes.NewReader(data)), data, 10)
+	z := storedSection(t, dir, data, unread())
+	for range 2 {
+		if valid := z.fill(storedSize); valid != inflateStep {
+			t.Errorf("%d bytes are valid, want %d", valid, inflateStep)
+		}
+	}
+	fillAndClose(t, z, data, inflateStep)
+	fillAndClose(t, storedSection(t, dir, data, unread()), data, inflateStep)
+}
+
 // TestStoredSectionUnneeded wants no file if nothing was needed.
 func TestStoredSectionUnneeded(t *testing.T) {
 	data, dir := randomBytes(storedSize), t.TempDir()
