@@ -275,7 +275,7 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 		})
 		return items
 	}
-	if r.affectsHandlers(record) {
+	if affectsHandlers(record) {
 		r.shift.wait()
 	}
 	m.apply(record)
@@ -311,7 +311,7 @@ func (r *Replay) next(record *perfdata.Record, items []Item) []Item {
 
 // affectsHandlers reports whether no handler may be at work while a record is applied: it changes the kernel's image or the BPF programs, which
 // handlers read without a lock, or Options.Records may print it, after the samples before it.
-func (r *Replay) affectsHandlers(record *perfdata.Record) bool {
+func affectsHandlers(record *perfdata.Record) bool {
 	switch record.Value.(type) {
 	case *perfdata.Mmap, *perfdata.Mmap2:
 		return record.Misc.CPUMode() == perfdata.MiscKernel

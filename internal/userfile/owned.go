@@ -3,6 +3,7 @@ package userfile
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -42,6 +43,9 @@ func MakeOwned(dir string) error {
 		above = filepath.Dir(above)
 	}
 }
+
+// Castagnoli returns the polynomial of the sums in files that bperf keeps. CPUs have an instruction for it.
+func Castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 func isOwn(info os.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -88,40 +87,6 @@ func TestNeedSaysHowToGetWhatIsMissing(t *testing.T) {
 	const want = "missing here: /no/such/file, no-such-program. Get it with: apt-get install its-headers its-package"
 	if err := Need(map[string]string{"no-such-program": "its-package", "/no/such/file": "its-headers", "/": "base-files"}); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
-	}
-}
-
-// TestNeedTakesTurns installs things several times at once, with an apt-get that fails if it runs twice at a time.
-func TestNeedTakesTurns(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	const fake = `#!/bin/sh
-/bin/mkdir "$DIR/running" || exit 1
-for last; do :; done
-case $last in update) ;; *) echo "$last" >>"$DIR/installed"; : >"$DIR/$last" ;; esac
-/bin/sleep 0.01
-/bin/rmdir "$DIR/running"
-`
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "apt-get"), []byte(fake), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("DIR", dir)
-	t.Setenv("PATH", dir)
-	var all sync.WaitGroup
-	for i := range 6 {
-		all.Go(func() {
-			pkg := []string{"one", "two", "three"}[i%3]
-			if err := Need(map[string]string{filepath.Join(dir, pkg): pkg}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	installed, err := os.ReadFile(filepath.Join(dir, "installed"))
-	if names := strings.Fields(string(installed)); err != nil || len(names) != 3 {
-		t.Errorf("installed %q, %v: want each of the three once", names, err)
 	}
 }
 

@@ -38,9 +38,6 @@ type storedSegment struct {
 // storedMagic names the format. Another format gets another name.
 var storedMagic = [8]byte{'b', 'p', 'e', 'r', 'f', 'k', 's', '1'}
 
-// castagnoli returns the polynomial for which CPUs have an instruction.
-func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
-
 const (
 	maxStored    = 128 << 20 // bytes of a file
 	maxStoredKey = 1 << 20   // bytes
@@ -121,7 +118,7 @@ func (k *Kallsyms) encode(key []byte) []byte {
 			b = append(b, make([]byte, namesSize-len(block))...)
 		}
 	}
-	h.Sum = crc32.Checksum(b[start:], castagnoli())
+	h.Sum = crc32.Checksum(b[start:], userfile.Castagnoli())
 	if _, err := binary.Encode(b, le, h); err != nil {
 		panic(err) // cannot happen: the header has a fixed size, for which there is room
 	}
@@ -176,7 +173,7 @@ func decode(r io.Reader, size int64, key []byte) (*Kallsyms, error) {
 	if h.Magic != storedMagic || size != h.size() || size > maxStored || int(h.Key) != len(key) {
 		return nil, errOther
 	}
-	sum := crc32.New(castagnoli())
+	sum := crc32.New(userfile.Castagnoli())
 	body := io.TeeReader(in, sum)
 	read := make([]byte, len(key))
 	if _, err := io.ReadFull(body, read); err != nil || !bytes.Equal(read, key) {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/bperf/bperf/internal/userfile"
 	"github.com/bperf/bperf/test/require"
 )
 
@@ -178,7 +179,7 @@ func FuzzStored(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h header
 		if start := binary.Size(h); len(b) >= start {
-			binary.LittleEndian.PutUint32(b[len(h.Magic):], crc32.Checksum(b[start:], castagnoli()))
+			binary.LittleEndian.PutUint32(b[len(h.Magic):], crc32.Checksum(b[start:], userfile.Castagnoli()))
 		}
 		k, err := decode(bytes.NewReader(b), int64(len(b)), key)
 		if err != nil {

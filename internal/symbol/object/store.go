@@ -70,8 +70,6 @@ func (s *store) begin(packed []byte, size uint64) (*stored, *os.File) {
 	return &stored{dir: s.dir, packed: packed}, f
 }
 
-func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
-
 // read copies what an earlier run has stored, and returns the number of bytes. size is that of the section.
 func (s *stored) read(to *os.File, size uint64, buffer []byte) uint64 {
 	name := sha256.Sum256(s.packed)
@@ -85,7 +83,7 @@ func (s *stored) read(to *os.File, size uint64, buffer []byte) uint64 {
 	if err != nil || info.Size() <= storedSumSize || uint64(info.Size()-storedSumSize) > size {
 		return 0
 	}
-	sum, want := crc32.New(castagnoli()), make([]byte, storedSumSize)
+	sum, want := crc32.New(userfile.Castagnoli()), make([]byte, storedSumSize)
 	bytes := info.Size() - storedSumSize
 	if _, err := io.CopyBuffer(io.MultiWriter(io.NewOffsetWriter(to, 0), sum), io.LimitReader(f, bytes), buffer); err != nil {
 		return 0
@@ -100,7 +98,7 @@ func (s *stored) read(to *os.File, size uint64, buffer []byte) uint64 {
 }
 
 // add adds valid bytes.
-func (s *stored) add(part []byte) { s.sum = crc32.Update(s.sum, castagnoli(), part) }
+func (s *stored) add(part []byte) { s.sum = crc32.Update(s.sum, userfile.Castagnoli(), part) }
 
 // end gives the file with the valid bytes of the section its name, if it has more than the file with that name, and closes it.
 func (s *stored) end(f *os.File, valid uint64) {

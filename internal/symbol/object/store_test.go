@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/bperf/bperf/test/require"
 )
 
 const storedSize = 300_000
@@ -125,8 +127,8 @@ func TestStoredSectionsDamaged(t *testing.T) {
 		"an empty directory": func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if strings.Contains(name, "somebody") && os.Geteuid() != 0 {
-				t.Skip("needs root")
+			if strings.Contains(name, "somebody") {
+				require.Root(t)
 			}
 			dir := t.TempDir()
 			fillAndClose(t, storedSection(t, dir, data, bytes.NewReader(data)), data, storedSize)
