@@ -106,7 +106,8 @@ func (b *bench) run() error {
 	printHeader("perf")
 
 	start := []aim{{wall, 0.33}, {cpu, 0.33}}
-	if err := b.compare("true", b.runs, start, "-e", "cpu-clock", "true"); err != nil {
+	ofOne := []string{"-e", "cpu-clock", "true"}
+	if err := b.compare("true", b.runs, start, ofOne...); err != nil {
 		return err
 	}
 	if err := b.compare("true, default events", b.runs, nil, "true"); err != nil {
@@ -137,6 +138,9 @@ func (b *bench) run() error {
 		return err
 	}
 	printHeader("floor")
+	if err := b.compareFloor("true", b.runs, stat(ofOne...), "imports", "true"); err != nil {
+		return err
+	}
 	if err := b.compareFloor(name, b.runs/5, stat(ofThreads...), "events", "threads", pid); err != nil {
 		return err
 	}
