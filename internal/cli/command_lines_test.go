@@ -44,7 +44,7 @@ func TestCommandLines(t *testing.T) {
 	results := make([]struct{ perf, bperf lineResult }, len(lines))
 	var running sync.WaitGroup
 	next := make(chan int)
-	for range 4 { // perf record waits for most of its time
+	for range 16 { // perf waits for the kernel for most of its time
 		running.Go(func() {
 			for i := range next {
 				l := lines[i]
