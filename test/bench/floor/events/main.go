@@ -1,5 +1,6 @@
 // Events opens, enables, reads and closes the perf events of a row of the bench, and does nothing else: what the kernel takes for them
-// alone. It is one thread with its own table of files, which therefore grows without waiting for RCU.
+// alone. It is one thread with its own table of files, which therefore grows without waiting for RCU. It moves to the CPU of an event, so
+// that the kernel need not interrupt that CPU.
 //
 //	events threads PID      task-clock of each thread of a process
 //	events cgroups DIR...   ten software events of each cgroup, on each CPU
@@ -51,7 +52,9 @@ func run(kind string, of []string) error {
 		return fmt.Errorf("unshare the table of files: %w", err)
 	}
 	events := make([]*perfevent.Event, len(all))
+	here := place(perfevent.AnyCPU)
 	for i, p := range all {
+		here.move(p.at.CPU)
 		if events[i], err = perfevent.Open(p.attr, p.at); err != nil {
 			return fmt.Errorf("open event %d of %+v: %w", p.attr.Config, p.at, err)
 		}
@@ -61,13 +64,28 @@ func run(kind string, of []string) error {
 		func(e *perfevent.Event) error { _, err := e.Read(); return err },
 		(*perfevent.Event).Close,
 	} {
-		for _, e := range events {
+		for i, e := range events {
+			here.move(all[i].at.CPU)
 			if err := step(e); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// place is the CPU that this thread was moved to.
+type place int
+
+// move moves this thread to a CPU, if it is not there. If that fails, the thread only takes longer.
+func (p *place) move(cpu int) {
+	if place(cpu) == *p {
+		return
+	}
+	var only unix.CPUSet
+	only.Set(cpu)
+	_ = unix.SchedSetaffinity(0, &only)
+	*p = place(cpu)
 }
 
 // software returns a software event as stat counts it.
@@ -98,13 +116,15 @@ func planCgroups(dirs []string) (all []planned, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range dirs {
-		cgroup, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
+	groups := make([]int, len(dirs))
+	for i, dir := range dirs {
+		if groups[i], err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 			return nil, fmt.Errorf("%s: %w", dir, err)
 		}
-		for _, config := range []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8, perfdata.SoftwareBPFOutput} {
-			for _, cpu := range cpus {
+	}
+	for _, cpu := range cpus {
+		for _, cgroup := range groups {
+			for _, config := range []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8, perfdata.SoftwareBPFOutput} {
 				all = append(all, planned{software(config, 0), perfevent.Where{CPU: cpu, Cgroup: cgroup, UseCgroup: true}})
 			}
 		}
