@@ -27,20 +27,34 @@ func main() {
 	}
 }
 
-// planned is an event that is to be opened.
+// planned is an event that is to be opened, or is open.
 type planned struct {
-	attr *perfdata.Attr
-	at   perfevent.Where
+	attr  *perfdata.Attr
+	at    perfevent.Where
+	event *perfevent.Event
+}
+
+// steps are what is done with the events, one step after the other with all of them.
+var steps = []func(*planned) error{
+	func(p *planned) (err error) {
+		if p.event, err = perfevent.Open(p.attr, p.at); err != nil {
+			return fmt.Errorf("open event %d of %+v: %w", p.attr.Config, p.at, err)
+		}
+		return nil
+	},
+	func(p *planned) error { return p.event.Enable() },
+	func(p *planned) error { _, err := p.event.Read(); return err },
+	func(p *planned) error { return p.event.Close() },
 }
 
 func run(kind string, of []string) error {
-	var all []planned
+	var rounds [][]planned // one for each CPU, or one for all threads
 	var err error
 	switch kind {
 	case "threads":
-		all, err = planThreads(of[0])
+		rounds, err = planThreads(of[0])
 	case "cgroups":
-		all, err = planCgroups(of)
+		rounds, err = planCgroups(of)
 	default:
 		err = fmt.Errorf("%s: neither threads nor cgroups", kind)
 	}
@@ -51,22 +65,9 @@ func run(kind string, of []string) error {
 	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
 		return fmt.Errorf("unshare the table of files: %w", err)
 	}
-	events := make([]*perfevent.Event, len(all))
-	here := place(perfevent.AnyCPU)
-	for i, p := range all {
-		here.move(p.at.CPU)
-		if events[i], err = perfevent.Open(p.attr, p.at); err != nil {
-			return fmt.Errorf("open event %d of %+v: %w", p.attr.Config, p.at, err)
-		}
-	}
-	for _, step := range []func(*perfevent.Event) error{
-		(*perfevent.Event).Enable,
-		func(e *perfevent.Event) error { _, err := e.Read(); return err },
-		(*perfevent.Event).Close,
-	} {
-		for i, e := range events {
-			here.move(all[i].at.CPU)
-			if err := step(e); err != nil {
+	for _, step := range steps {
+		for _, round := range rounds {
+			if err := each(round, step); err != nil {
 				return err
 			}
 		}
@@ -74,18 +75,20 @@ func run(kind string, of []string) error {
 	return nil
 }
 
-// place is the CPU that this thread was moved to.
-type place int
-
-// move moves this thread to a CPU, if it is not there. If that fails, the thread only takes longer.
-func (p *place) move(cpu int) {
-	if place(cpu) == *p {
-		return
+// each takes a step with each event of a round, on the CPU of the round if there is one.
+func each(round []planned, step func(*planned) error) error {
+	all := func() error {
+		for i := range round {
+			if err := step(&round[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	var only unix.CPUSet
-	only.Set(cpu)
-	_ = unix.SchedSetaffinity(0, &only)
-	*p = place(cpu)
+	if len(round) == 0 || round[0].at.CPU == perfevent.AnyCPU {
+		return all()
+	}
+	return perfevent.OnCPU(round[0].at.CPU, all)
 }
 
 // software returns a software event as stat counts it.
@@ -94,7 +97,7 @@ func software(config uint64, flags perfdata.AttrFlags) *perfdata.Attr {
 		ReadFormat: perfevent.ReadFormatTimes}
 }
 
-func planThreads(process string) (all []planned, err error) {
+func planThreads(process string) ([][]planned, error) {
 	pid, err := strconv.Atoi(process)
 	if err != nil {
 		return nil, err
@@ -104,14 +107,15 @@ func planThreads(process string) (all []planned, err error) {
 		return nil, err
 	}
 	attr := software(perfdata.SoftwareTaskClock, perfdata.AttrInherit)
+	var all []planned
 	for _, tid := range threads {
-		all = append(all, planned{attr, perfevent.Where{Thread: tid, CPU: perfevent.AnyCPU}})
+		all = append(all, planned{attr: attr, at: perfevent.Where{Thread: tid, CPU: perfevent.AnyCPU}})
 	}
-	return all, nil
+	return [][]planned{all}, nil
 }
 
 // planCgroups leaves the directories of the cgroups open.
-func planCgroups(dirs []string) (all []planned, err error) {
+func planCgroups(dirs []string) (rounds [][]planned, err error) {
 	cpus, err := procfs.OnlineCPUs()
 	if err != nil {
 		return nil, err
@@ -123,11 +127,13 @@ func planCgroups(dirs []string) (all []planned, err error) {
 		}
 	}
 	for _, cpu := range cpus {
+		var round []planned
 		for _, cgroup := range groups {
 			for _, config := range []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8, perfdata.SoftwareBPFOutput} {
-				all = append(all, planned{software(config, 0), perfevent.Where{CPU: cpu, Cgroup: cgroup, UseCgroup: true}})
+				round = append(round, planned{attr: software(config, 0), at: perfevent.Where{CPU: cpu, Cgroup: cgroup, UseCgroup: true}})
 			}
 		}
+		rounds = append(rounds, round)
 	}
-	return all, nil
+	return rounds, nil
 }
