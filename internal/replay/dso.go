@@ -12,7 +12,7 @@ import (
 )
 
 // DSO is the source of mapped code or data: a file, or a name that stands for one. Names and build ID do not change once samples can refer
-// to it.
+// to it; Program changes once, if the recording describes the program only then.
 type DSO struct {
 	Index   int    // number among the DSOs of the replay, from 0
 	Path    string // as the process mapped it

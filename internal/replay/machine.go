@@ -97,6 +97,17 @@ func (m *machine) apply(r *perfdata.Record) {
 		m.setBuildID(v)
 	case *perfdata.HeaderFeature:
 		m.programs.add(v.ID, v.Data)
+		m.identifyCode()
+	}
+}
+
+// identifyCode finds the programs of mapped BPF code that was mapped before its program was described: in a live session, the program is fetched
+// while its records are on their way. No handler may be running.
+func (m *machine) identifyCode() {
+	for _, mapping := range m.kernel.list {
+		if d := mapping.DSO; d.Kind == profile.BPF && d.Program == 0 {
+			d.Program = m.programs.at[mapping.Start]
+		}
 	}
 }
 

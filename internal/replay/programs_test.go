@@ -120,6 +120,26 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
+// TestProgramsDescribedLater maps the functions of two programs before a pipe describes one of them, and later the other one.
+func TestProgramsDescribedLater(t *testing.T) {
+	m := newMachine(&symbols{})
+	m.programs.order = binary.LittleEndian
+	var dsos []*DSO
+	for _, addr := range []uint64{0x1000, 0x2000, 0x3000} {
+		m.apply(&perfdata.Record{Value: &perfdata.KSymbol{Addr: addr, Size: 16, Type: perfdata.KSymbolBPF, Name: "bpf_prog_0123456789abcdef_name"}})
+		dsos = append(dsos, m.kernel.find(addr).DSO)
+	}
+	for i, want := range [][]uint32{{0, 0, 8}, {7, 7, 8}} {
+		info := someInfos()[1-i]
+		feature := &perfdata.HeaderFeature{ID: perfdata.FeatureBPFProgInfo, Data: linear.AppendPrograms(nil, binary.LittleEndian, []*linear.Info{info})}
+		m.apply(&perfdata.Record{Value: feature})
+		got := []uint32{dsos[0].Program, dsos[1].Program, dsos[2].Program}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("with the description of %s, -want +got:\n%s", info.Name, diff)
+		}
+	}
+}
+
 // TestProgramsOfBigEndian reads the beginning of a pipe from a big-endian machine.
 func TestProgramsOfBigEndian(t *testing.T) {
 	big := binary.BigEndian
