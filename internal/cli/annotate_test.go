@@ -213,7 +213,7 @@ func TestAnnotateLikePerf(t *testing.T) {
 	within := func(name string, args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), name, args...)
-		cmd.WaitDelay = time.Second
+		cmd.WaitDelay = time.Minute
 		out, err := cmd.Output()
 		if err != nil {
 			t.Fatalf("%s %q: %v", name, args, err)

@@ -287,7 +287,7 @@ func outputs(t *testing.T, like *exec.Cmd, args ...string) (stdout []byte, stder
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, like.Path, args...)
-	cmd.Args[0], cmd.Env, cmd.WaitDelay = like.Args[0], like.Env, 5*time.Second
+	cmd.Args[0], cmd.Env, cmd.WaitDelay = like.Args[0], like.Env, time.Minute
 	cmd.Dir = t.TempDir()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

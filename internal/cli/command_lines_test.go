@@ -230,7 +230,7 @@ func (tool *lineTool) run(t *testing.T, line string) lineResult {
 		writeProgram(t, filepath.Join(got.dir, name), lineProgram)
 	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line)
-	cmd.Dir, cmd.WaitDelay = got.dir, 5*time.Second
+	cmd.Dir, cmd.WaitDelay = got.dir, time.Minute
 	cmd.Env = slices.Concat(os.Environ(), lineVariables, tool.env,
 		[]string{"PATH=" + tool.bin + ":/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + tool.home, "LC_ALL=C"})
 	if lineProcess.MatchString(line) {

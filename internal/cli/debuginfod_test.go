@@ -170,7 +170,7 @@ func startDebuginfod(t *testing.T, server, dir, id string) (url string) {
 	cmd := exec.CommandContext(t.Context(), server, "-p", port, "-d", filepath.Join(t.TempDir(), "index"), "-Z", ".tar", dir)
 	cmd.Env = append(os.Environ(), "DEBUGINFOD_URLS=") // it would ask these
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = time.Minute
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

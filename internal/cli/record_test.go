@@ -115,13 +115,13 @@ func TestRecordRefuses(t *testing.T) {
 func recordCommand(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	require.Root(t)
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(stop)
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"record"}, args...)...)
 	cmd.Args[0] = "bperf"
 	cmd.Env = append(os.Environ(), "BPERF_TEST_MAIN=1", "LC_ALL=C")
 	cmd.Dir = t.TempDir()
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = time.Minute
 	return cmd
 }
 
@@ -456,10 +456,10 @@ func distributionPerf(t *testing.T) string {
 // perfReads returns what perf prints about a recording.
 func perfReads(t *testing.T, dir string, stdin []byte, args ...string) string {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, distributionPerf(t), args...)
-	cmd.Dir, cmd.WaitDelay = dir, 5*time.Second
+	cmd.Dir, cmd.WaitDelay = dir, time.Minute
 	cmd.Stdin = bytes.NewReader(stdin)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

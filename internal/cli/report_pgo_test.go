@@ -55,7 +55,7 @@ func TestPGO(t *testing.T) {
 	goCommand := func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.WaitDelay, cmd.Dir = 10*time.Second, dir
+		cmd.WaitDelay, cmd.Dir = time.Minute, dir
 		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -70,7 +70,7 @@ func TestPGO(t *testing.T) {
 	} {
 		plain := bperf(args...)
 		cmd := exec.CommandContext(ctx, plain.Path, args...)
-		cmd.WaitDelay, cmd.Args, cmd.Env, cmd.Dir = 10*time.Second, plain.Args, plain.Env, dir
+		cmd.WaitDelay, cmd.Args, cmd.Env, cmd.Dir = time.Minute, plain.Args, plain.Env, dir
 		if got := run(t, cmd); got.status != 0 {
 			t.Fatalf("bperf %s: status %d\n%s", strings.Join(args, " "), got.status, got.stderr)
 		}

@@ -142,7 +142,7 @@ func (f *followers) start(t *testing.T, args ...string) {
 	if _, err := ctl.WriteString("ping\n"); err != nil {
 		t.Fatal(err)
 	}
-	ack.SetReadDeadline(time.Now().Add(time.Minute))
+	ack.SetReadDeadline(time.Now().Add(10 * time.Minute))
 	if _, err := ack.Read(make([]byte, 8)); err != nil {
 		t.Fatal(err)
 	}

@@ -178,7 +178,7 @@ func TestFilterByTask(t *testing.T) {
 		var ends []func() error
 		for range 2 {
 			cmd := exec.CommandContext(t.Context(), path)
-			cmd.WaitDelay = time.Second
+			cmd.WaitDelay = time.Minute
 			in, err := cmd.StdinPipe()
 			check(t, err)
 			check(t, cmd.Start())

@@ -344,7 +344,7 @@ func TestPerfReadsOffCPU(t *testing.T) {
 	check(t, err)
 	cmd := exec.CommandContext(t.Context(), perf, "script", "-i", cfg.Output, "-F", "comm,pid,tid,event,period")
 	var stderr bytes.Buffer
-	cmd.Stderr, cmd.WaitDelay = &stderr, time.Second
+	cmd.Stderr, cmd.WaitDelay = &stderr, time.Minute
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("perf script: %v\n%s", err, stderr.Bytes())

@@ -201,10 +201,10 @@ func perfRecords(t *testing.T) (end func() recording) {
 		return nil
 	}
 	file := filepath.Join(t.TempDir(), "perf.data")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, perf, "record", "-q", "-a", "-e", "dummy", "-o", file, "--", "sh", "-c", "echo begun; exec cat")
-	cmd.Stderr, cmd.WaitDelay = os.Stderr, 5*time.Second
+	cmd.Stderr, cmd.WaitDelay = os.Stderr, time.Minute
 	stdin, err := cmd.StdinPipe()
 	check(t, err)
 	stdout, err := cmd.StdoutPipe()

@@ -73,7 +73,7 @@ func recordBoth(t *testing.T, perf, output string, command []string) (result Res
 		defer (*f).Close()
 	}
 	load := exec.CommandContext(t.Context(), command[0], command[1:]...)
-	load.Stdin, load.Stderr, load.WaitDelay = begin, os.Stderr, time.Second
+	load.Stdin, load.Stderr, load.WaitDelay = begin, os.Stderr, time.Minute
 	stdout, err := load.StdoutPipe()
 	check(t, err)
 	check(t, load.Start())
@@ -104,7 +104,7 @@ func faultSamples(t *testing.T, perf, file string) (samples []faultSample) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), perf, "script", "--ns", "--no-inline", "-i", file, "-F", "tid,time,addr,ip,sym")
 	var stderr bytes.Buffer
-	cmd.Stderr, cmd.WaitDelay = &stderr, time.Second
+	cmd.Stderr, cmd.WaitDelay = &stderr, time.Minute
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("perf script: %v\n%s", err, stderr.Bytes())

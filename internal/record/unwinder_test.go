@@ -34,7 +34,7 @@ func startDeep(t *testing.T) (pid int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, deep)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	check(t, cmd.Start())
 	t.Cleanup(func() {
 		cancel()

@@ -61,7 +61,7 @@ func TestBrowser(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+dir,
 		"--dump-dom", "file://"+path)
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = time.Minute
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%s: %v", chromium, err)

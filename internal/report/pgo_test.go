@@ -18,7 +18,7 @@ func goTool(t *testing.T, arguments ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // the go command builds the tool first
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", append([]string{"tool"}, arguments...)...)
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = time.Minute
 	cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	if err != nil {

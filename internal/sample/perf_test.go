@@ -37,7 +37,7 @@ func (r *recording) addresses(t *testing.T, comm string) map[uint64]uint64 {
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, r.perf, "script", "-F", "comm,ip", "-i", r.file)
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = time.Minute
 	out, err := cmd.Output()
 	check(t, err)
 	all := make(map[uint64]uint64)

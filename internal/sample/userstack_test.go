@@ -39,10 +39,10 @@ func handlesSignals(name string) bool {
 // TestNoFramePointers profiles a running program. All stacks are complete, from the first sample on.
 func TestNoFramePointers(t *testing.T) {
 	require.Root(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, deep)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	check(t, cmd.Start())
 	defer func() {
 		cancel()

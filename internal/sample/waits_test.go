@@ -272,7 +272,7 @@ func TestStillBlocked(t *testing.T) {
 	require.AnyArch(t)
 	cfg := offCPUConfig(t, "comm,stack")
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "read x; exec sleep 1000")
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	in, err := cmd.StdinPipe()
 	check(t, err)
 	check(t, cmd.Start())
@@ -309,7 +309,7 @@ func TestStillBlocked(t *testing.T) {
 func started(t *testing.T, name string, args ...string) (cmd *exec.Cmd, in io.WriteCloser) {
 	t.Helper()
 	cmd = exec.CommandContext(t.Context(), name, args...)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	in, err := cmd.StdinPipe()
 	check(t, err)
 	check(t, cmd.Start())

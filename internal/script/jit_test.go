@@ -146,7 +146,7 @@ func start(t *testing.T, cmd *exec.Cmd) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = time.Minute
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ func runPerfWithErrors(t *testing.T, path string, args ...string) (stdout []byte
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = time.Minute
 	cmd.Dir = t.TempDir() // perf.data.old and the like
 	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir)
 	var out, errs bytes.Buffer

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,7 +46,7 @@ func openFunctions(t *testing.T, who target.Spec, withCallers bool) *Functions {
 }
 
 // TestFunctions samples three programs that do three quarters of their work in one of two functions: of C, of Go and of BPF. What they measure
-// of their time themselves includes what the host of an emulator takes.
+// of their time themselves includes what the host of an emulator takes. Where the timers of virtual CPUs are late, they run several times.
 func TestFunctions(t *testing.T) {
 	require.Root(t)
 	loads, err := split.Loads(t.TempDir(), time.Second)
@@ -53,13 +54,37 @@ func TestFunctions(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := openFunctions(t, target.Spec{System: true}, true)
-	next := func() *Reading { return nextOf(t, f) }
-	next() // it samples
+	nextOf(t, f) // it samples
+	const enough = 200
+	for range 20 {
+		runLoads(t, f, loads)
+		if !slices.ContainsFunc(loads, func(l split.Load) bool {
+			return functionOf(t, f, l.Name, l.One).samples+functionOf(t, f, l.Name, l.Three).samples < enough
+		}) {
+			break
+		}
+	}
+	for _, l := range loads {
+		one, three := functionOf(t, f, l.Name, l.One), functionOf(t, f, l.Name, l.Three)
+		const want = 0.75
+		got, samples := part(three.value, one.value+three.value), one.samples+three.samples
+		// five standard deviations of the number of samples, and the time between the functions
+		tolerance := 5*math.Sqrt(want*(1-want)/float64(samples)) + 0.03
+		if samples < enough || math.Abs(got-want) > tolerance {
+			t.Errorf("%s: %.2f %% of %d samples are in %s, and %.2f ± %.2f %% of the work", l.Name, 100*got, samples, l.Three, 100*want, 100*tolerance)
+		}
+	}
+	checkCallers(t, f)
+}
+
+// runLoads runs the loads, and waits until f has what was sampled of them.
+func runLoads(t *testing.T, f *Functions, loads []split.Load) {
+	t.Helper()
 	var running sync.WaitGroup
 	for _, l := range loads {
 		running.Go(func() {
 			cmd := exec.CommandContext(t.Context(), l.Command()[0], l.Command()[1:]...)
-			cmd.WaitDelay = time.Second
+			cmd.WaitDelay = time.Minute
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%s: %v: %s", l.Name, err, out)
 			}
@@ -67,21 +92,9 @@ func TestFunctions(t *testing.T) {
 	}
 	running.Wait()
 	ended := time.Now()
-	r := next()
-	for !r.Time.Add(-r.Window).After(ended) {
-		r = next()
+	for r := nextOf(t, f); !r.Time.Add(-r.Window).After(ended); {
+		r = nextOf(t, f)
 	}
-	for _, l := range loads {
-		one, three := functionOf(t, f, l.Name, l.One), functionOf(t, f, l.Name, l.Three)
-		const want = 0.75
-		got := part(three.value, one.value+three.value)
-		// five standard deviations of the number of samples, and the time between the functions
-		tolerance := 5*math.Sqrt(want*(1-want)/float64(one.samples+three.samples)) + 0.03
-		if !(math.Abs(got-want) <= tolerance) || three.value <= one.value {
-			t.Errorf("%s: %.2f %% of the samples are in %s, and %.2f ± %.2f %% of the work", l.Name, 100*got, l.Three, 100*want, 100*tolerance)
-		}
-	}
-	checkCallers(t, f)
 }
 
 // ownName returns the name of the file of this program, which is the Go load.
@@ -104,9 +117,6 @@ func functionOf(t *testing.T, f *Functions, load, name string) (sum sampleSum) {
 		if strings.HasPrefix(known.object, object) && known.name == strings.TrimPrefix(name, "_") {
 			sum.add(known.events[0].total)
 		}
-	}
-	if sum.samples == 0 {
-		t.Errorf("%s: no samples in %s", load, name)
 	}
 	return sum
 }
@@ -236,7 +246,7 @@ func checkCallers(t *testing.T, f *Functions) {
 func TestFunctionsEnd(t *testing.T) {
 	require.Root(t)
 	cmd := exec.CommandContext(t.Context(), program.Program{Body: program.GetPPID, Times: 1000, Wait: true}.Write(t))
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

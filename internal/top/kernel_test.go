@@ -41,10 +41,10 @@ func TestTasks(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program.Program{Body: program.GetPPID, Times: 1000, Wait: true}.Write(t))
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

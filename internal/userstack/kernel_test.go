@@ -26,9 +26,9 @@ import (
 func deep(t *testing.T) (path string, pid int) {
 	t.Helper()
 	path = "testdata/deep-" + runtime.GOARCH
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	cmd := exec.CommandContext(ctx, path)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestLoads(t *testing.T) {
 	}
 	for _, l := range loads {
 		cmd := exec.CommandContext(t.Context(), l.Command()[0], l.Command()[1:]...)
-		cmd.WaitDelay = time.Second
+		cmd.WaitDelay = time.Minute
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", l.Name, err, out)
 			continue

@@ -19,10 +19,10 @@ func TestObjdump(t *testing.T) {
 	if _, err := exec.LookPath("objdump"); err != nil {
 		t.Skip("needs objdump (Debian: binutils)")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "objdump", "-d", "--section=.text", "--insn-width=16", library)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	out, err := cmd.Output()
 	if err != nil {
 		t.Skipf("needs %s: %v", library, err)

@@ -83,9 +83,9 @@ func sumOf(r *Reading, id int) Sum {
 func waiting(t *testing.T, p program.Program) (pid int, finish func()) {
 	t.Helper()
 	p.Wait = true
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	cmd := exec.CommandContext(ctx, p.Write(t))
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -105,7 +105,7 @@ func TestFollow(t *testing.T) {
 	own := fmt.Sprintf("f%d", time.Now().UnixNano()%1e9)
 	selector, err := bpfprog.Parse("name:" + own)
 	check(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	found, wait, err := Selection{Programs: selector, Functions: "*"}.Follow(ctx)
 	if errors.Is(err, fs.ErrPermission) {

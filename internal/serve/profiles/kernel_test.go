@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -155,8 +154,9 @@ func next(t *testing.T, p *Profiler, windows <-chan *Window) *Window {
 
 // TestTruth profiles two pods in windows. They have the shares of the CPU time that they have used. Both run on one CPU, because the timers of
 // virtual CPUs can be late, and samples are then missing of one CPU but not of another. They take turns, so that time without samples is
-// missing of both in proportion. The frequency is the highest that the daemon's settings allow: with a higher one, a slow machine loses
-// samples, and not the same part of both pods.
+// missing of both in proportion. What they have used includes what the host of a virtual machine takes at the end of a turn, as much of both and
+// without samples: the share of the samples is between that of the time that was asked for and that of the time that was used. The frequency is
+// the highest that the daemon's settings allow: with a higher one, a slow machine loses samples, and not the same part of both pods.
 func TestTruth(t *testing.T) {
 	require.Root(t)
 	all, find := pods(t, "large", "small")
@@ -165,8 +165,9 @@ func TestTruth(t *testing.T) {
 	p, windows, stop := running(t, Config{Frequency: uint64(time.Second / truthPeriod), Every: time.Second, Container: find})
 	next(t, p, windows)
 	truth := truth{t: t, pods: all}
+	const asked = 10. / (30 + 10)
 	var used [2]time.Duration
-	var got, want float64
+	var got, share, off float64
 	for range 40 { // what a busy machine does to samples by chance becomes small beside their number
 		for range 25 {
 			for i, l := range loads {
@@ -177,9 +178,10 @@ func TestTruth(t *testing.T) {
 			truth.add(next(t, p, windows))
 		}
 		got = float64(truth.values[1]) / float64(truth.values[0]+truth.values[1])
-		want = used[1].Seconds() / (used[0] + used[1]).Seconds()
+		share = used[1].Seconds() / (used[0] + used[1]).Seconds()
+		off = max(min(asked, share)-got, got-max(asked, share))
 		t.Logf("%v used, %d ns sampled, %d samples of the machine lost", used, truth.values, truth.lost)
-		if math.Abs(got-want) <= 0.02 {
+		if off <= 0.02 {
 			break
 		}
 	}
@@ -187,8 +189,8 @@ func TestTruth(t *testing.T) {
 	if truth.filtered != truth.values[1] {
 		t.Errorf("the filter selects %d of %d", truth.filtered, truth.values[1])
 	}
-	if math.Abs(got-want) > 0.02 {
-		t.Errorf("the share of the small pod is %.2f %%, want %.2f %%", 100*got, 100*want)
+	if off > 0.02 {
+		t.Errorf("the share of the small pod is %.2f %%, want one between %.2f and %.2f %%", 100*got, 100*asked, 100*share)
 	}
 }
 

@@ -40,10 +40,10 @@ func compile(t testing.TB, flags ...string) (s Sections, lo, hi uint64) {
 	if err := os.WriteFile(filepath.Join(dir, "s.c"), []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "gcc", append([]string{"-O2", "-g", "-o", "s", "s.c"}, flags...)...)
-	cmd.Dir, cmd.WaitDelay = dir, time.Second
+	cmd.Dir, cmd.WaitDelay = dir, time.Minute
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}

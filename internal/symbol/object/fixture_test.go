@@ -21,7 +21,7 @@ func run(t testing.TB, dir, name string, args ...string) []byte {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = time.Minute
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -124,7 +124,7 @@ func start(t *testing.T, args ...string) running {
 	check(t, s.Start())
 	_, err := ctl.WriteString("ping\n")
 	check(t, err)
-	check(t, ack.SetReadDeadline(time.Now().Add(time.Minute)))
+	check(t, ack.SetReadDeadline(time.Now().Add(10*time.Minute)))
 	if _, err := ack.Read(make([]byte, 8)); err != nil {
 		s.end(t)
 		t.Fatalf("%v: %v\n%s", args, err, s.out)
