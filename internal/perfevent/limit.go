@@ -48,16 +48,12 @@ func prlimit(set, get *unix.Rlimit) error {
 
 // ReserveFiles lets the kernel's table of this process's file descriptors grow by n, as far as the limit allows. Otherwise the kernel
 // doubles the table whenever it is full. In a process with several threads, as every Go program is, each such step waits some ms until no
-// thread uses the old table (expand_fdtable in Linux's fs/file.c). ReserveFiles does not wait: files can be opened meanwhile, as long as the
-// old table has room.
+// thread uses the old table (expand_fdtable in Linux's fs/file.c).
 func ReserveFiles(n int) {
 	const few = 64 // every limit has room for these
-	if n > few {
-		go growFiles(n)
+	if n <= few {
+		return
 	}
-}
-
-func growFiles(n int) {
 	fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return // opening the events will report the reason

@@ -260,6 +260,53 @@ func TestMemberThatIsNotSupported(t *testing.T) {
 	}
 }
 
+// TestManyEvents opens so many groups that all CPUs open theirs at once. The kernel refuses the leader of one of them.
+func TestManyEvents(t *testing.T) {
+	require.Root(t)
+	const refused = manySets / 2
+	for _, spec := range []target.Spec{{System: true}, {System: true, Cgroups: []string{"/"}}} {
+		var list event.List
+		for i := range manySets {
+			leader := software("dummy", perfdata.SoftwareDummy)
+			if i == refused {
+				leader = software("nonsense", 999)
+			}
+			list = append(list, event.Group{Events: []*event.Event{leader, software("cpu-clock", perfdata.SoftwareCPUClock)}})
+		}
+		before, at := openFiles(t), resolve(t, spec)
+		c, err := Open(list, at, count.Options{})
+		check(t, err)
+		for i := range list.Events() {
+			if err := c.Err(i); (err != nil) != (i == 2*refused) {
+				t.Errorf("event %d: %v", i, err)
+			}
+		}
+		check(t, c.Enable())
+		cells, err := c.Read(nil)
+		check(t, err)
+		for i, cell := range cells {
+			if i > 0 && cell.Event < cells[i-1].Event || cell.Enabled == 0 || cell.Running != cell.Enabled {
+				t.Errorf("%v, cell %d of %d: %+v", spec.Cgroups, i, len(cells), cell)
+			}
+		}
+		if want := (len(list.Events()) - 1) * len(at.CPUs); len(cells) != want {
+			t.Errorf("%v: %d cells, want %d", spec.Cgroups, len(cells), want)
+		}
+		check(t, c.Close())
+		if after := openFiles(t); after != before {
+			t.Errorf("%v: %d files are open after Close, before Open it was %d", spec.Cgroups, after, before)
+		}
+	}
+}
+
+// openFiles returns the number of files that this process has open.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	check(t, err)
+	return len(files)
+}
+
 func TestReadDoesNotAllocate(t *testing.T) {
 	require.Root(t)
 	events := event.List{

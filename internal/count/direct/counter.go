@@ -10,11 +10,11 @@ import (
 	"io"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/bperf/bperf/internal/count"
 	"github.com/bperf/bperf/internal/perfevent"
@@ -138,23 +138,17 @@ func (c *Counter) each(f func(*set) error) error {
 		}
 		return nil
 	}
-	errs := make([]error, len(c.shares))
-	var next atomic.Int32
-	var all sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(c.shares)) {
-		all.Go(func() {
-			for n := next.Add(1); int(n) <= len(c.shares); n = next.Add(1) {
-				errs[n-1] = c.shares[n-1].each(f)
-			}
-		})
+	return together(c.shares, func(s share) error { return s.each(f) })
+}
+
+// together calls f for all parts, on as many threads as there are CPUs, and returns the first error.
+func together[T any](parts []T, f func(T) error) error {
+	var all errgroup.Group
+	all.SetLimit(runtime.GOMAXPROCS(0))
+	for _, part := range parts {
+		all.Go(func() error { return f(part) })
 	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return all.Wait()
 }
 
 // manySets is the number of sets from which on goroutines save more time than they take to start.
@@ -248,19 +242,27 @@ func (c *Counter) Close() error {
 	defer c.mu.Unlock()
 	errs := []error{c.uevents.Close()}
 	var mu sync.Mutex // guards errs
+	closeEvent := func(e *perfevent.Event) {
+		if err := e.Close(); err != nil {
+			mu.Lock()
+			errs = append(errs, err)
+			mu.Unlock()
+		}
+	}
 	_ = c.each(func(s *set) error {
 		for _, e := range s.events {
-			if err := e.Close(); err != nil {
-				mu.Lock()
-				errs = append(errs, err)
-				mu.Unlock()
+			closeEvent(e)
+		}
+		return nil
+	})
+	_ = c.opener.eachRound(1, func(scopes []int) error {
+		for _, i := range scopes {
+			if clock := c.opener.clocks[i]; clock != nil {
+				closeEvent(clock)
 			}
 		}
 		return nil
 	})
-	for _, clock := range c.opener.clocks {
-		errs = append(errs, clock.Close())
-	}
 	c.sets, c.shares, c.cells, c.opener = nil, nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -65,7 +65,7 @@ func (p *opener) openOnCPUs(list event.List) error {
 }
 
 func newOpener(root fs.FS, t target.Target, o count.Options) *opener {
-	return &opener{root: root, target: t, options: o, scopes: allScopes(t), clocks: make(map[scope]*perfevent.Event), ended: make([]bool, len(t.Threads)),
+	return &opener{root: root, target: t, options: o, scopes: allScopes(t), ended: make([]bool, len(t.Threads)),
 		hasPMU: sync.OnceValue(func() bool { return hasPMU(root) }),
 		topology: sync.OnceValues(func() (target.Topology, error) {
 			sys, err := fs.Sub(root, "sys")
@@ -87,8 +87,8 @@ type opener struct {
 
 	lastGroup int // the highest number of a group
 	cgroups   []*os.File
-	clocks    map[scope]*perfevent.Event // see openClocks
-	ended     []bool                     // by thread of the target
+	clocks    []*perfevent.Event // by scope of cgroups; see openClock
+	ended     []bool             // by thread of the target
 
 	hasPMU   func() bool
 	topology func() (target.Topology, error)
@@ -112,9 +112,6 @@ func (p *opener) open(list event.List) (err error) {
 			p.closeAll()
 		}
 	}()
-	if err := p.openCgroups(); err != nil {
-		return err
-	}
 	groups := make([][]*member, len(list))
 	p.lastGroup = len(list) - 1
 	for i, g := range list {
@@ -128,7 +125,15 @@ func (p *opener) open(list event.List) (err error) {
 		}
 	}
 	p.groups = groups
-	perfevent.ReserveFiles(p.planned())
+	p.clocks = make([]*perfevent.Event, len(p.scopes))
+	planned := p.planned()
+	perfevent.ReserveFiles(len(p.target.Cgroups) + planned)
+	if err := p.openCgroups(); err != nil {
+		return err
+	}
+	if planned >= manySets {
+		_ = p.eachRound(len(p.members), p.openPart) // openRound meets what is an error again
+	}
 	for _, round := range p.rounds() {
 		if err := onCPU(p.scopes[round[0]].cpu, len(round)*len(p.members), func() error {
 			return p.openRound(list, round)
@@ -156,11 +161,49 @@ func (p *opener) rounds() [][]int {
 	return rounds
 }
 
-// openRound opens all groups in the scopes of a round.
+// eachRound calls f for the scopes of each round, of all rounds at once. f touches this number of events of each scope.
+func (p *opener) eachRound(events int, f func(scopes []int) error) error {
+	parts := p.rounds()
+	if len(p.target.Threads) > 0 {
+		parts = slices.Collect(slices.Chunk(parts[0], manySets))
+	}
+	return together(parts, func(part []int) error {
+		return onCPU(p.scopes[part[0]].cpu, len(part)*events, func() error { return f(part) })
+	})
+}
+
+// openPart opens the events of all groups in some scopes up to the first error. What that means for other scopes, openRound finds out.
+func (p *opener) openPart(scopes []int) error {
+	for _, i := range scopes {
+		if err := p.openClock(i); err != nil {
+			return err
+		}
+	}
+	for _, group := range p.groups {
+		for n, m := range group {
+			if !m.ours() {
+				continue
+			}
+			for _, i := range scopes {
+				if !m.wants(p.scopes[i]) {
+					continue
+				}
+				if err := p.openIn(m, i, leader(group[:n], i)); err != nil && !p.where(p.scopes[i]).Gone(err) {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// openRound opens all groups in the scopes of a round, except what is open.
 func (p *opener) openRound(list event.List, round []int) error {
-	var full *perfevent.LimitError
-	if err := p.openClocks(round); errors.As(err, &full) {
-		return p.tooManyFiles(full)
+	for _, i := range round {
+		var full *perfevent.LimitError
+		if err := p.openClock(i); errors.As(err, &full) {
+			return p.tooManyFiles(full)
+		}
 	}
 	for i, g := range list {
 		if len(p.groups[i]) > 1 && p.groups[i][0].alone { // an earlier round has split it
@@ -271,12 +314,8 @@ func (p *opener) openMember(m *member, before []*member, round []int) error {
 			continue
 		}
 		leads := leader(before, i)
-		fd, err := p.openAt(m, at, leads)
-		if fd != nil {
-			m.fds[i] = fd
-			if err := m.event.SetFilter(fd); err != nil {
-				return err
-			}
+		err := p.openIn(m, i, leads)
+		if err == nil {
 			continue
 		}
 		if p.where(at).Gone(err) {
@@ -303,6 +342,20 @@ func (p *opener) openMember(m *member, before []*member, round []int) error {
 		m.err, err = p.explain(m.event, at, err)
 		return err
 	}
+	return nil
+}
+
+// openIn opens an event, with its filter, in a scope (an index).
+func (p *opener) openIn(m *member, at int, leader *perfevent.Event) error {
+	fd, err := p.openAt(m, p.scopes[at], leader)
+	if err != nil {
+		return err
+	}
+	if err := m.event.SetFilter(fd); err != nil {
+		fd.Close()
+		return err
+	}
+	m.fds[at] = fd
 	return nil
 }
 
@@ -376,26 +429,16 @@ func (p *opener) openCgroups() error {
 	return nil
 }
 
-// openClocks opens an enabled dummy event for each cgroup on each CPU. Without one, Linux
+// openClock opens an enabled dummy event for a cgroup on a CPU, a scope (an index), if none is open. Without one, Linux
 // 6.12 to 7.2 (at least) do not start a cgroup's time when its first event is enabled: until the CPU
 // switches to a task of another cgroup, times are 0, or begin when that cgroup was last counted.
 // If a dummy event cannot be opened, neither can the events, and their error gives the reason.
-func (p *opener) openClocks(round []int) error {
-	if len(p.target.Cgroups) == 0 {
+func (p *opener) openClock(at int) (err error) {
+	if len(p.target.Cgroups) == 0 || p.clocks[at] != nil {
 		return nil
 	}
-	dummy := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy}
-	for _, i := range round {
-		clock, err := perfevent.Open(&dummy, p.where(p.scopes[i]))
-		if clock == nil {
-			return err
-		}
-		if old := p.clocks[p.scopes[i]]; old != nil { // its CPU was offline
-			old.Close()
-		}
-		p.clocks[p.scopes[i]] = clock
-	}
-	return nil
+	p.clocks[at], err = perfevent.Open(&perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy}, p.where(p.scopes[at]))
+	return err
 }
 
 func (p *opener) closeCgroups() {
@@ -407,7 +450,12 @@ func (p *opener) closeCgroups() {
 
 // openSet opens the events of a set whose CPU was offline.
 func (p *opener) openSet(s *set) error {
-	if err := p.openClocks([]int{slices.Index(p.scopes, s.scope)}); err != nil {
+	at := slices.Index(p.scopes, s.scope)
+	if clock := p.clocks[at]; clock != nil { // its CPU was offline
+		clock.Close()
+		p.clocks[at] = nil
+	}
+	if err := p.openClock(at); err != nil {
 		return err
 	}
 	var events []*perfevent.Event
@@ -443,7 +491,9 @@ func (m *member) close() {
 
 func (p *opener) closeAll() {
 	for _, clock := range p.clocks {
-		clock.Close()
+		if clock != nil {
+			clock.Close()
+		}
 	}
 	for _, m := range p.members {
 		m.close()
