@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
@@ -65,16 +67,17 @@ func newZstd(packed io.Reader) (*zstd.Decoder, error) {
 }
 
 // inflating is a compressed section that is decompressed as far as needed, from its start. The result is kept in a file, so that unused
-// parts can leave memory, as with sections that are not compressed.
+// parts can leave memory, as with sections that are not compressed. What an earlier run has stored is mapped as it is.
 type inflating struct {
-	data    []byte   // mapped, in full size
-	inFile  bool     // in a file; otherwise in memory, because no file could be created
-	scratch *os.File // the mapped file, until all is decompressed or, if it is to be stored, until close
-	r       io.Reader
-	valid   uint64  // valid bytes of data
-	skip    uint64  // bytes of r that are valid already
-	buffer  []byte  // nil when all is decompressed
-	stored  *stored // nil if nothing is stored
+	data     []byte   // mapped, in full size
+	inFile   bool     // data is that of a file
+	writable bool     // data can be decompressed to
+	scratch  *os.File // the mapped file, until all is decompressed or, if it is to be stored, until close
+	r        io.Reader
+	valid    uint64  // valid bytes of data
+	skip     uint64  // bytes of r that are valid already
+	buffer   []byte  // nil when all is decompressed
+	stored   *stored // nil if nothing is stored
 }
 
 // inflateStep is the number of bytes that are decompressed at a time.
@@ -82,23 +85,48 @@ const inflateStep = 64 << 10
 
 // newInflating returns a section of the given size that r decompresses. packed is the section as it is in the file.
 func newInflating(r io.Reader, size uint64, packed []byte, in *store) (*inflating, error) {
-	z := &inflating{r: r, buffer: make([]byte, min(size, inflateStep))}
+	z := &inflating{r: r, buffer: make([]byte, min(size, inflateStep)), stored: in.of(packed, size)}
 	if size == 0 {
 		return z, nil
 	}
-	if z.stored, z.scratch = in.begin(packed, size); z.stored == nil {
-		z.scratch = scratchFile(size)
-	}
-	fd, flags := -1, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE
-	if z.scratch != nil {
-		z.inFile, fd, flags = true, int(z.scratch.Fd()), unix.MAP_SHARED
-	}
-	data, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, flags)
+	data, err := unix.Mmap(-1, 0, int(size), unix.PROT_NONE, inMemory) // only addresses: what is mapped there, fill decides
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("map %d bytes for what is decompressed: %w", size, err), z.close())
+		return nil, fmt.Errorf("map %d bytes for what is decompressed: %w", size, err)
 	}
 	z.data = data
 	return z, nil
+}
+
+// inMemory are the flags of a mapping of memory that is not reserved.
+const inMemory = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_NORESERVE
+
+// begin maps the file that the section is decompressed to in place of what is mapped, and keeps the valid bytes. Without a file it is memory.
+func (z *inflating) begin() error {
+	var err error
+	if z.stored != nil {
+		if z.scratch, err = z.stored.create(uint64(len(z.data))); err != nil {
+			z.stored = nil
+		}
+	}
+	if z.scratch == nil {
+		z.scratch = scratchFile(uint64(len(z.data)))
+	}
+	known := z.data[:z.valid]
+	if z.scratch == nil {
+		known = slices.Clone(known)
+		err = mapOver(z.data, -1, unix.PROT_READ|unix.PROT_WRITE, inMemory)
+		copy(z.data, known)
+	} else if _, err = z.scratch.WriteAt(known, 0); err == nil {
+		err = mapOver(z.data, int(z.scratch.Fd()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	}
+	z.inFile, z.writable = z.scratch != nil, true
+	return err
+}
+
+// mapOver maps a file, or memory, in place of mapped data.
+func mapOver(data []byte, fd, protection, flags int) error {
+	_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(unsafe.SliceData(data)), uintptr(len(data)), protection, flags|unix.MAP_FIXED)
+	return err
 }
 
 // scratchFile returns a file without a name, or nil if it cannot create one.
@@ -117,9 +145,14 @@ func scratchFile(size uint64) *os.File {
 // fill decompresses up to end, or as far as it can, and returns the number of valid bytes.
 func (z *inflating) fill(end uint64) (valid uint64) {
 	if z.valid < end && z.stored != nil && z.stored.path == "" {
-		z.valid = z.stored.read(z.scratch, uint64(len(z.data)), z.buffer)
-		z.skip = z.valid
+		z.valid = z.stored.read(z.data, z.buffer)
+		z.skip, z.inFile = z.valid, z.valid > 0
 		if z.valid == uint64(len(z.data)) {
+			z.end()
+		}
+	}
+	if z.valid < end && z.buffer != nil && !z.writable {
+		if err := z.begin(); err != nil {
 			z.end()
 		}
 	}

@@ -87,7 +87,7 @@ func (i *image) contents(s *elf.Section) ([]byte, error) {
 	case r == nil:
 		return i.slice(s.Offset, s.FileSize), nil
 	}
-	z := inflating{r: r, data: make([]byte, size)}
+	z := inflating{r: r, data: make([]byte, size), writable: true}
 	z.buffer = z.data
 	if n := z.fill(size); n < size {
 		return nil, fmt.Errorf("decompress %s: it breaks off after %d of %d bytes", s.Name, n, size)

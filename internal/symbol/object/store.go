@@ -37,18 +37,23 @@ const (
 
 // stored is a section that is to be stored.
 type stored struct {
-	dir    string
+	*store
 	packed []byte // the section in its file
 	path   string // empty until read has looked for it
 	from   uint64 // bytes that path has
 	sum    uint32 // CRC-32C of the section's valid bytes
 }
 
-// begin returns a new file without a name for the contents of a section. It returns nil if the section is not to be stored.
-func (s *store) begin(packed []byte, size uint64) (*stored, *os.File) {
+// of returns what is stored of a section of the given size. It returns nil if the section is not to be stored.
+func (s *store) of(packed []byte, size uint64) *stored {
 	if s == nil || s.dir == "" || size < leastStored || size > mostStored {
-		return nil, nil
+		return nil
 	}
+	return &stored{store: s, packed: packed}
+}
+
+// create returns a new file without a name for the contents of a section of the given size.
+func (s *stored) create(size uint64) (*os.File, error) {
 	create := func() (*os.File, error) {
 		if err := userfile.MakeOwned(s.dir); err != nil {
 			return nil, err
@@ -63,45 +68,49 @@ func (s *store) begin(packed []byte, size uint64) (*stored, *os.File) {
 		}
 		return f, nil
 	}
-	f, err := allowance.Read(s.allowance, s.dir, create, func(f *os.File) { _ = f.Close() })
-	if err != nil {
-		return nil, nil
-	}
-	return &stored{dir: s.dir, packed: packed}, f
+	return allowance.Read(s.allowance, s.dir, create, func(f *os.File) { _ = f.Close() })
 }
 
-// read copies what an earlier run has stored, and returns the number of bytes. size is that of the section.
-func (s *stored) read(to *os.File, size uint64, buffer []byte) uint64 {
+// read maps what an earlier run has stored in place of data, which has the size of the section, and returns the number of valid bytes.
+func (s *stored) read(data, buffer []byte) uint64 {
 	name := sha256.Sum256(s.packed)
 	s.path = filepath.Join(s.dir, hex.EncodeToString(name[:]))
-	f, err := userfile.OpenOwned(s.path, os.O_RDONLY)
+	open := func() (*os.File, error) { return userfile.OpenOwned(s.path, os.O_RDONLY) }
+	f, err := allowance.Read(s.allowance, s.dir, open, func(f *os.File) { _ = f.Close() })
 	if err != nil {
 		return 0
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil || info.Size() <= storedSumSize || uint64(info.Size()-storedSumSize) > size {
+	if err != nil || info.Size() <= storedSumSize || uint64(info.Size()-storedSumSize) > uint64(len(data)) {
 		return 0
 	}
 	sum, want := crc32.New(userfile.Castagnoli()), make([]byte, storedSumSize)
-	bytes := info.Size() - storedSumSize
-	if _, err := io.CopyBuffer(io.MultiWriter(io.NewOffsetWriter(to, 0), sum), io.LimitReader(f, bytes), buffer); err != nil {
+	valid := info.Size() - storedSumSize
+	if _, err := io.CopyBuffer(sum, io.LimitReader(f, valid), buffer); err != nil {
 		return 0
 	}
 	if _, err := io.ReadFull(f, want); err != nil || binary.LittleEndian.Uint32(want) != sum.Sum32() {
 		return 0
 	}
+	if err := mapOver(data[:valid], int(f.Fd()), unix.PROT_READ, unix.MAP_PRIVATE); err != nil {
+		return 0
+	}
 	now := time.Now()
 	_ = os.Chtimes(s.path, now, now) // keeps it for longer
-	s.from, s.sum = uint64(bytes), sum.Sum32()
+	s.from, s.sum = uint64(valid), sum.Sum32()
 	return s.from
 }
 
 // add adds valid bytes.
 func (s *stored) add(part []byte) { s.sum = crc32.Update(s.sum, userfile.Castagnoli(), part) }
 
-// end gives the file with the valid bytes of the section its name, if it has more than the file with that name, and closes it.
+// end gives the file with the valid bytes of the section its name, if it has more than the file with that name, and closes it. f is nil if
+// nothing was decompressed.
 func (s *stored) end(f *os.File, valid uint64) {
+	if f == nil {
+		return
+	}
 	if valid > s.from {
 		_ = s.name(f, valid) // the next run tries again
 	}

@@ -94,6 +94,27 @@ func TestStoredSectionBroken(t *testing.T) {
 	fillAndClose(t, storedSection(t, dir, data, unread()), data, inflateStep)
 }
 
+// TestStoredSectionGoesOn decompresses more than is stored, where the store takes no file any more: to another file, and to memory.
+func TestStoredSectionGoesOn(t *testing.T) {
+	for name, inFile := range map[string]bool{"": true, "/missing": false} {
+		data, dir := randomBytes(storedSize), t.TempDir()
+		t.Setenv("TMPDIR", t.TempDir()+name)
+		fillAndClose(t, storedSection(t, dir, data, bytes.NewReader(data)), data, 10)
+		z := storedSection(t, dir, data, bytes.NewReader(data))
+		if valid := z.fill(10); valid != inflateStep || !z.inFile {
+			t.Errorf("%d bytes of %d are stored, in a file: %v", valid, inflateStep, z.inFile)
+		}
+		if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		z.fill(storedSize)
+		if z.inFile != inFile {
+			t.Errorf("the rest is in a file: %v, want %v", z.inFile, inFile)
+		}
+		fillAndClose(t, z, data, storedSize)
+	}
+}
+
 // TestStoredSectionUnneeded wants no file if nothing was needed.
 func TestStoredSectionUnneeded(t *testing.T) {
 	data, dir := randomBytes(storedSize), t.TempDir()
@@ -153,6 +174,7 @@ func TestSectionsNotStored(t *testing.T) {
 	}{{"", storedSize}, {file, storedSize}, {filepath.Join(file, "below"), storedSize}, {filepath.Join(root, "sections"), 1000}} {
 		data := randomBytes(tt.size)
 		z := storedSection(t, tt.dir, data, bytes.NewReader(data))
+		z.fill(1)
 		if z.stored != nil || !z.inFile {
 			t.Errorf("%q, %d bytes: it is to be stored: %v, in a file: %v", tt.dir, tt.size, z.stored != nil, z.inFile)
 		}
