@@ -36,6 +36,11 @@ func (b *batch) decode(t *table, big bool) {
 	// Records point into samples and unknown, which must not be reallocated.
 	b.samples = slices.Grow(b.samples, len(b.items))
 	b.unknown = slices.Grow(b.unknown, len(b.items))
+	size := 0
+	for k := range b.items {
+		size += int(b.items[k].size)
+	}
+	b.arena.words = slices.Grow(b.arena.words, size/8) // at once: growing by parts takes several times the memory
 	for k := range b.items {
 		i := &b.items[k]
 		r := Record{Time: i.time, Offset: i.chunk.offset(i.at), Raw: i.raw()}

@@ -275,7 +275,7 @@ type pipeline struct {
 }
 
 func newPipeline(s *stream, workers int) *pipeline {
-	n := workers + 4
+	n := workers + 2
 	p := &pipeline{stream: s, free: make(chan *batch, n), work: make(chan *batch, n), ordered: make(chan *batch, n),
 		stop: make(chan struct{})}
 	for range n {
