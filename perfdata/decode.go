@@ -8,6 +8,7 @@ import (
 // batch is a group of records that one goroutine decodes. Its memory is reused.
 type batch struct {
 	items   []item
+	bytes   int // size of the items
 	records []Record
 	samples []Sample
 	unknown []Unknown
@@ -26,7 +27,7 @@ const (
 func (b *batch) reset() {
 	clear(b.records)
 	b.items, b.records, b.samples, b.unknown = b.items[:0], b.records[:0], b.samples[:0], b.unknown[:0]
-	b.err = nil
+	b.bytes, b.err = 0, nil
 	b.arena.reset()
 }
 
@@ -36,11 +37,7 @@ func (b *batch) decode(t *table, big bool) {
 	// Records point into samples and unknown, which must not be reallocated.
 	b.samples = slices.Grow(b.samples, len(b.items))
 	b.unknown = slices.Grow(b.unknown, len(b.items))
-	size := 0
-	for k := range b.items {
-		size += int(b.items[k].size)
-	}
-	b.arena.words = slices.Grow(b.arena.words, size/8) // at once: growing by parts takes several times the memory
+	b.arena.words = slices.Grow(b.arena.words, b.bytes/8) // at once: growing by parts takes several times the memory
 	for k := range b.items {
 		i := &b.items[k]
 		r := Record{Time: i.time, Offset: i.chunk.offset(i.at), Raw: i.raw()}

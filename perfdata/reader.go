@@ -265,7 +265,6 @@ func (r *Reader) named(err error) error {
 type pipeline struct {
 	stream  *stream
 	current *batch
-	bytes   int // size of the records in current
 
 	free    chan *batch
 	work    chan *batch
@@ -290,7 +289,7 @@ func newPipeline(s *stream, workers int) *pipeline {
 // errStopped ends the splitter after the caller has stopped iterating.
 var errStopped = errors.New("stopped")
 
-// split runs the splitter. Only its goroutine accesses p.current and p.bytes.
+// split runs the splitter. Only its goroutine accesses p.current.
 func (p *pipeline) split(front []item, failed error) {
 	defer close(p.ordered)
 	defer close(p.work)
@@ -301,8 +300,8 @@ func (p *pipeline) split(front []item, failed error) {
 			return
 		}
 		p.current.items = append(p.current.items, i)
-		p.bytes += int(i.size)
-		if len(p.current.items) == batchSize || p.bytes >= batchBytes {
+		p.current.bytes += int(i.size)
+		if len(p.current.items) == batchSize || p.current.bytes >= batchBytes {
 			p.flush()
 		}
 	}
@@ -340,7 +339,7 @@ func (p *pipeline) flush() {
 		return
 	}
 	b := p.current
-	p.current, p.bytes = nil, 0
+	p.current = nil
 	p.work <- b
 	p.ordered <- b
 }

@@ -101,8 +101,8 @@ func (m *machine) apply(r *perfdata.Record) {
 	}
 }
 
-// identifyCode finds the programs of mapped BPF code that was mapped before its program was described: in a live session, the program is fetched
-// while its records are on their way. No handler may be running.
+// identifyCode sets the program of BPF code that was mapped before the program was described: a live session fetches programs while the
+// records of their code are on their way. No handler may be running.
 func (m *machine) identifyCode() {
 	for _, mapping := range m.kernel.list {
 		if d := mapping.DSO; d.Kind == profile.BPF && d.Program == 0 {

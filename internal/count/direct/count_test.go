@@ -260,7 +260,7 @@ func TestMemberThatIsNotSupported(t *testing.T) {
 	}
 }
 
-// TestManyEvents opens so many groups that all CPUs open theirs at once. The kernel refuses the leader of one of them.
+// TestManyEvents opens so many groups that the events of all CPUs are opened in parallel. The kernel refuses the leader of one group.
 func TestManyEvents(t *testing.T) {
 	require.Root(t)
 	const refused = manySets / 2

@@ -255,14 +255,7 @@ func (c *Counter) Close() error {
 		}
 		return nil
 	})
-	_ = c.opener.eachRound(1, func(scopes []int) error {
-		for _, i := range scopes {
-			if clock := c.opener.clocks[i]; clock != nil {
-				closeEvent(clock)
-			}
-		}
-		return nil
-	})
+	c.opener.closeClocks(closeEvent)
 	c.sets, c.shares, c.cells, c.opener = nil, nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -87,7 +87,7 @@ type opener struct {
 
 	lastGroup int // the highest number of a group
 	cgroups   []*os.File
-	clocks    []*perfevent.Event // by scope of cgroups; see openClock
+	clocks    []*perfevent.Event // by scope of cgroups; see openClocks
 	ended     []bool             // by thread of the target
 
 	hasPMU   func() bool
@@ -112,6 +112,7 @@ func (p *opener) open(list event.List) (err error) {
 			p.closeAll()
 		}
 	}()
+	p.clocks = make([]*perfevent.Event, len(p.scopes))
 	groups := make([][]*member, len(list))
 	p.lastGroup = len(list) - 1
 	for i, g := range list {
@@ -125,7 +126,6 @@ func (p *opener) open(list event.List) (err error) {
 		}
 	}
 	p.groups = groups
-	p.clocks = make([]*perfevent.Event, len(p.scopes))
 	planned := p.planned()
 	perfevent.ReserveFiles(len(p.target.Cgroups) + planned)
 	if err := p.openCgroups(); err != nil {
@@ -174,10 +174,8 @@ func (p *opener) eachRound(events int, f func(scopes []int) error) error {
 
 // openPart opens the events of all groups in some scopes up to the first error. What that means for other scopes, openRound finds out.
 func (p *opener) openPart(scopes []int) error {
-	for _, i := range scopes {
-		if err := p.openClock(i); err != nil {
-			return err
-		}
+	if err := p.openClocks(scopes); err != nil {
+		return err
 	}
 	for _, group := range p.groups {
 		for n, m := range group {
@@ -188,7 +186,7 @@ func (p *opener) openPart(scopes []int) error {
 				if !m.wants(p.scopes[i]) {
 					continue
 				}
-				if err := p.openIn(m, i, leader(group[:n], i)); err != nil && !p.where(p.scopes[i]).Gone(err) {
+				if err := p.openIn(m, i, leader(group[:n], i)); err != nil {
 					return err
 				}
 			}
@@ -199,11 +197,9 @@ func (p *opener) openPart(scopes []int) error {
 
 // openRound opens all groups in the scopes of a round, except what is open.
 func (p *opener) openRound(list event.List, round []int) error {
-	for _, i := range round {
-		var full *perfevent.LimitError
-		if err := p.openClock(i); errors.As(err, &full) {
-			return p.tooManyFiles(full)
-		}
+	var full *perfevent.LimitError
+	if err := p.openClocks(round); errors.As(err, &full) {
+		return p.tooManyFiles(full)
 	}
 	for i, g := range list {
 		if len(p.groups[i]) > 1 && p.groups[i][0].alone { // an earlier round has split it
@@ -429,16 +425,41 @@ func (p *opener) openCgroups() error {
 	return nil
 }
 
-// openClock opens an enabled dummy event for a cgroup on a CPU, a scope (an index), if none is open. Without one, Linux
+// openClocks opens an enabled dummy event for each cgroup on each CPU of these scopes, where none is open. Without one, Linux
 // 6.12 to 7.2 (at least) do not start a cgroup's time when its first event is enabled: until the CPU
 // switches to a task of another cgroup, times are 0, or begin when that cgroup was last counted.
 // If a dummy event cannot be opened, neither can the events, and their error gives the reason.
-func (p *opener) openClock(at int) (err error) {
-	if len(p.target.Cgroups) == 0 || p.clocks[at] != nil {
+func (p *opener) openClocks(scopes []int) error {
+	if len(p.target.Cgroups) == 0 {
 		return nil
 	}
-	p.clocks[at], err = perfevent.Open(&perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy}, p.where(p.scopes[at]))
-	return err
+	dummy := perfdata.Attr{Type: perfdata.TypeSoftware, Config: perfdata.SoftwareDummy}
+	for _, i := range scopes {
+		if p.clocks[i] != nil {
+			continue
+		}
+		clock, err := perfevent.Open(&dummy, p.where(p.scopes[i]))
+		if err != nil {
+			return err
+		}
+		p.clocks[i] = clock
+	}
+	return nil
+}
+
+// closeClocks calls closeEvent for all clocks, those of all CPUs at once.
+func (p *opener) closeClocks(closeEvent func(*perfevent.Event)) {
+	if len(p.target.Cgroups) == 0 {
+		return
+	}
+	_ = p.eachRound(1, func(scopes []int) error {
+		for _, i := range scopes {
+			if clock := p.clocks[i]; clock != nil {
+				closeEvent(clock)
+			}
+		}
+		return nil
+	})
 }
 
 func (p *opener) closeCgroups() {
@@ -455,7 +476,7 @@ func (p *opener) openSet(s *set) error {
 		clock.Close()
 		p.clocks[at] = nil
 	}
-	if err := p.openClock(at); err != nil {
+	if err := p.openClocks([]int{at}); err != nil {
 		return err
 	}
 	var events []*perfevent.Event
@@ -490,11 +511,7 @@ func (m *member) close() {
 }
 
 func (p *opener) closeAll() {
-	for _, clock := range p.clocks {
-		if clock != nil {
-			clock.Close()
-		}
-	}
+	p.closeClocks(func(clock *perfevent.Event) { clock.Close() })
 	for _, m := range p.members {
 		m.close()
 	}

@@ -89,7 +89,7 @@ func newInflating(r io.Reader, size uint64, packed []byte, in *store) (*inflatin
 	if size == 0 {
 		return z, nil
 	}
-	data, err := unix.Mmap(-1, 0, int(size), unix.PROT_NONE, inMemory) // only addresses: what is mapped there, fill decides
+	data, err := unix.Mmap(-1, 0, int(size), unix.PROT_NONE, inMemory) // reserves addresses, which fill maps
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes for what is decompressed: %w", size, err)
 	}
@@ -100,7 +100,7 @@ func newInflating(r io.Reader, size uint64, packed []byte, in *store) (*inflatin
 // inMemory are the flags of a mapping of memory that is not reserved.
 const inMemory = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_NORESERVE
 
-// begin maps the file that the section is decompressed to in place of what is mapped, and keeps the valid bytes. Without a file it is memory.
+// begin maps a new file to decompress to, or memory if no file can be created, in place of what is mapped. It keeps the valid bytes.
 func (z *inflating) begin() error {
 	var err error
 	if z.stored != nil {

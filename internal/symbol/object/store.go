@@ -52,9 +52,14 @@ func (s *store) of(packed []byte, size uint64) *stored {
 	return &stored{store: s, packed: packed}
 }
 
+// open calls open, which may block, and returns its file.
+func (s *store) open(open func() (*os.File, error)) (*os.File, error) {
+	return allowance.Read(s.allowance, s.dir, open, func(f *os.File) { _ = f.Close() })
+}
+
 // create returns a new file without a name for the contents of a section of the given size.
 func (s *stored) create(size uint64) (*os.File, error) {
-	create := func() (*os.File, error) {
+	return s.open(func() (*os.File, error) {
 		if err := userfile.MakeOwned(s.dir); err != nil {
 			return nil, err
 		}
@@ -67,16 +72,14 @@ func (s *stored) create(size uint64) (*os.File, error) {
 			return nil, errors.Join(err, f.Close())
 		}
 		return f, nil
-	}
-	return allowance.Read(s.allowance, s.dir, create, func(f *os.File) { _ = f.Close() })
+	})
 }
 
 // read maps what an earlier run has stored in place of data, which has the size of the section, and returns the number of valid bytes.
 func (s *stored) read(data, buffer []byte) uint64 {
 	name := sha256.Sum256(s.packed)
 	s.path = filepath.Join(s.dir, hex.EncodeToString(name[:]))
-	open := func() (*os.File, error) { return userfile.OpenOwned(s.path, os.O_RDONLY) }
-	f, err := allowance.Read(s.allowance, s.dir, open, func(f *os.File) { _ = f.Close() })
+	f, err := s.open(func() (*os.File, error) { return userfile.OpenOwned(s.path, os.O_RDONLY) })
 	if err != nil {
 		return 0
 	}

@@ -94,7 +94,7 @@ func TestStoredSectionBroken(t *testing.T) {
 	fillAndClose(t, storedSection(t, dir, data, unread()), data, inflateStep)
 }
 
-// TestStoredSectionGoesOn decompresses more than is stored, where the store takes no file any more: to another file, and to memory.
+// TestStoredSectionGoesOn decompresses more than is stored after the store has gone: to another file, and to memory.
 func TestStoredSectionGoesOn(t *testing.T) {
 	for name, inFile := range map[string]bool{"": true, "/missing": false} {
 		data, dir := randomBytes(storedSize), t.TempDir()
