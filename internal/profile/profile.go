@@ -318,10 +318,7 @@ func (p *Profile) Take(o *Profile) {
 		return
 	}
 	p.setStep(o.step)
-	ids := make([]StackID, len(o.Stacks.All()))
-	for i, s := range o.Stacks.All()[1:] {
-		ids[i+1] = p.Stacks.Push(ids[s.Caller], s.Frame) // the caller's number is already known: callers come before their callees
-	}
+	ids := p.Stacks.take(&o.Stacks)
 	for _, s := range o.samples.all {
 		if p.isFull() {
 			p.cut += s.Count

@@ -53,25 +53,28 @@ func (p *Profile) Instructions(s *Sample) iter.Seq[[]FrameID] {
 // samples stores equal samples once, with the sums of Count and Value, unless append added them.
 type samples struct {
 	all   []Sample
-	slots []uint32 // hash table with linear probing; its size is a power of two; 1 + the position in all, 0 is free; empty after append
+	index index // of all, whose first element has position 1; empty after append
 }
 
 // append adds a sample as it is. add must not be called afterwards.
 func (s *samples) append(sample Sample) { s.all = append(s.all, sample) }
 
 func (s *samples) add(sample Sample) {
-	if 4*len(s.all) >= 3*len(s.slots) {
-		s.grow()
+	if s.index.isFull(len(s.all)) {
+		s.index = s.index.grown(128, len(s.all), func(position int) uint64 { return s.all[position-1].hash() })
+		s.all = withRoom(s.all, s.index)
 	}
-	mask := uint64(len(s.slots) - 1)
-	for i := sample.hash() & mask; ; i = (i + 1) & mask {
-		at := s.slots[i]
-		if at == 0 {
+	for at := s.index.search(sample.hash()); ; at.next() {
+		slot := s.index[at.at]
+		if slot == 0 {
 			s.all = append(s.all, sample)
-			s.slots[i] = uint32(len(s.all))
+			s.index[at.at] = at.slot(len(s.all))
 			return
 		}
-		if known := &s.all[at-1]; known.like(&sample) {
+		if !at.matches(slot) {
+			continue
+		}
+		if known := &s.all[at.position(slot)-1]; known.like(&sample) {
 			known.Count += sample.Count
 			known.Value += sample.Value
 			if sample.First < known.First {
@@ -79,19 +82,6 @@ func (s *samples) add(sample Sample) {
 			}
 			return
 		}
-	}
-}
-
-func (s *samples) grow() {
-	s.slots = slotsOf[uint32](max(128, 2*len(s.slots)))
-	s.all = withRoom(s.all, len(s.slots))
-	mask := uint64(len(s.slots) - 1)
-	for at := range s.all {
-		i := s.all[at].hash() & mask
-		for s.slots[i] != 0 {
-			i = (i + 1) & mask
-		}
-		s.slots[i] = uint32(at + 1)
 	}
 }
 

@@ -37,7 +37,7 @@ func (p *Profile) Bytes() uint64 {
 	}
 	bytes += p.Strings.bytes() + p.Modules.bytes() + p.Programs.bytes() + p.Functions.bytes() + p.Tags.bytes() +
 		p.frames.bytes() + p.labels.bytes() + p.details.bytes()
-	bytes += sliceBytes(p.Stacks.all) + sliceBytes(p.Stacks.slots) + sliceBytes(p.samples.all) + sliceBytes(p.samples.slots)
+	bytes += sliceBytes(p.Stacks.all) + sliceBytes(p.Stacks.index) + sliceBytes(p.samples.all) + sliceBytes(p.samples.index)
 	for _, m := range p.Mappings {
 		bytes += sliceBytes(m)
 	}
@@ -45,7 +45,7 @@ func (p *Profile) Bytes() uint64 {
 }
 
 // bytes returns the memory that a table takes, without what its values refer to.
-func (t *Table[ID, T]) bytes() uint64 { return sliceBytes(t.all) + sliceBytes(t.slots) }
+func (t *Table[ID, T]) bytes() uint64 { return sliceBytes(t.all) + sliceBytes(t.index) }
 
 func sliceBytes[T any](s []T) uint64 {
 	var one T

@@ -13,31 +13,57 @@ type Stack struct {
 
 // Stacks are the nodes of a trie whose root is the outermost caller. Stacks share the nodes of their common callers.
 type Stacks struct {
-	all   []Stack   // the empty one first
-	slots []StackID // hash table with linear probing; its size is a power of two; 0 is free
+	all   []Stack // the empty one first
+	index index   // of all
 }
 
 // Push returns the stack in which caller called frame. It adds the stack if it is new.
 func (s *Stacks) Push(caller StackID, frame FrameID) StackID {
-	if 4*len(s.all) >= 3*len(s.slots) {
+	if s.index.isFull(len(s.all)) {
 		s.grow()
 	}
 	stack := Stack{caller, frame}
 	if next := int(caller) + 1; next < len(s.all) && s.all[next] == stack { // added right after its caller, and in the cache line of that
 		return StackID(next)
 	}
-	mask := uint64(len(s.slots) - 1)
-	for i := stack.hash() & mask; ; i = (i + 1) & mask {
-		id := s.slots[i]
-		if id == 0 {
-			id = StackID(len(s.all))
-			s.all, s.slots[i] = append(s.all, stack), id
-			return id
+	for at := s.index.search(stack.hash()); ; at.next() {
+		slot := s.index[at.at]
+		if slot == 0 {
+			return s.add(stack, at)
 		}
-		if s.all[id] == stack {
-			return id
+		if at.matches(slot) {
+			if id := at.position(slot); s.all[id] == stack {
+				return StackID(id)
+			}
 		}
 	}
+}
+
+// add adds a stack where a search for it has ended.
+func (s *Stacks) add(stack Stack, at search) StackID {
+	s.index[at.at] = at.slot(len(s.all))
+	s.all = append(s.all, stack)
+	return StackID(len(s.all) - 1)
+}
+
+// take adds the stacks of o and returns their new numbers by the old ones.
+func (s *Stacks) take(o *Stacks) []StackID {
+	ids := make([]StackID, len(o.All()))
+	before := StackID(len(s.All()))
+	for i, stack := range o.All()[1:] {
+		caller := ids[stack.Caller] // its number is known: callers come before their callees
+		if caller < before {
+			ids[i+1] = s.Push(caller, stack.Frame)
+			continue
+		}
+		// The caller is new, and so is the stack. Nothing is compared, and no search waits for the one before.
+		if s.index.isFull(len(s.all)) {
+			s.grow()
+		}
+		stack.Caller = caller
+		ids[i+1] = s.add(stack, s.index.free(stack.hash()))
+	}
+	return ids
 }
 
 // ID returns the stack with these frames, innermost first. It adds the stack if it is new.
@@ -78,16 +104,8 @@ func (s *Stacks) grow() {
 	if s.all == nil {
 		s.all = make([]Stack, 1)
 	}
-	s.slots = slotsOf[StackID](max(128, 2*len(s.slots)))
-	s.all = withRoom(s.all, len(s.slots))
-	mask := uint64(len(s.slots) - 1)
-	for id, stack := range s.all[1:] {
-		i := stack.hash() & mask
-		for s.slots[i] != 0 {
-			i = (i + 1) & mask
-		}
-		s.slots[i] = StackID(id + 1)
-	}
+	s.index = s.index.grown(128, len(s.all)-1, func(id int) uint64 { return s.all[id].hash() })
+	s.all = withRoom(s.all, s.index)
 }
 
 func (s Stack) hash() uint64 { return mix(uint64(s.Caller)<<32 | uint64(s.Frame)) }

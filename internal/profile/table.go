@@ -4,8 +4,8 @@ import "hash/maphash"
 
 // Table stores each distinct value once, under a number. The zero value is always present and has number 0.
 type Table[ID ~uint32, T comparable] struct {
-	all   []T  // the zero value first
-	slots []ID // hash table with linear probing; its size is a power of two; 0 is free
+	all   []T   // the zero value first
+	index index // of all
 	seed  maphash.Seed
 }
 
@@ -15,36 +15,30 @@ func (t *Table[ID, T]) ID(v T) ID {
 	if v == none {
 		return 0
 	}
-	if 4*len(t.all) >= 3*len(t.slots) {
+	if t.index.isFull(len(t.all)) {
 		t.grow()
 	}
-	i := t.slot(v)
-	if t.slots[i] == 0 {
-		t.slots[i] = ID(len(t.all))
-		t.all = append(t.all, v)
+	for at := t.index.search(maphash.Comparable(t.seed, v)); ; at.next() {
+		slot := t.index[at.at]
+		if slot == 0 {
+			t.index[at.at] = at.slot(len(t.all))
+			t.all = append(t.all, v)
+			return ID(len(t.all) - 1)
+		}
+		if at.matches(slot) {
+			if id := at.position(slot); t.all[id] == v {
+				return ID(id)
+			}
+		}
 	}
-	return t.slots[i]
-}
-
-// slot returns the slot that holds the number of v, or the free slot for it.
-func (t *Table[ID, T]) slot(v T) uint64 {
-	mask := uint64(len(t.slots) - 1)
-	i := maphash.Comparable(t.seed, v) & mask
-	for t.slots[i] != 0 && t.all[t.slots[i]] != v {
-		i = (i + 1) & mask
-	}
-	return i
 }
 
 func (t *Table[ID, T]) grow() {
 	if t.all == nil {
 		t.all, t.seed = make([]T, 1), maphash.MakeSeed()
 	}
-	t.slots = slotsOf[ID](max(16, 2*len(t.slots)))
-	t.all = withRoom(t.all, len(t.slots))
-	for id := 1; id < len(t.all); id++ {
-		t.slots[t.slot(t.all[id])] = ID(id)
-	}
+	t.index = t.index.grown(16, len(t.all)-1, func(id int) uint64 { return maphash.Comparable(t.seed, t.all[id]) })
+	t.all = withRoom(t.all, t.index)
 }
 
 // At returns the value with a number that ID returned.
@@ -62,18 +56,4 @@ func (t *Table[ID, T]) All() []T {
 		return make([]T, 1)
 	}
 	return t.all
-}
-
-// withRoom copies all into a slice with the capacity that a hash table with this number of slots needs until it grows. append alone would
-// copy everything several times until then.
-func withRoom[T any](all []T, slots int) []T {
-	return append(make([]T, 0, slots/4*3+1), all...)
-}
-
-// slotsOf returns free slots of a hash table. It writes them: the kernel would map its page of zeros where they are read first, map another
-// page when they are written, and interrupt the other CPUs for that.
-func slotsOf[ID ~uint32](n int) []ID {
-	slots := make([]ID, n)
-	clear(slots)
-	return slots
 }
