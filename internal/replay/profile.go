@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"encoding/hex"
 	"io"
 	"runtime"
@@ -55,6 +56,7 @@ func (f *filler) finish() *profile.Profile {
 	r := f.replay
 	f.p.Events = r.profileEvents()
 	unknown := uint64(0)
+	slices.SortFunc(f.parts, func(a, b *part) int { return cmp.Compare(len(b.own.Stacks.All()), len(a.own.Stacks.All())) }) // the first is taken as it is
 	for _, p := range f.parts {
 		f.p.Take(p.own)
 		unknown += p.unknown
@@ -81,8 +83,8 @@ type part struct {
 	*filler
 	*Resolver
 	own      *profile.Profile             // its frames and labels have the numbers of filler.p
-	known    []*knownFrames               // by Location.Index: locations without inlined functions
-	inlined  map[uint32][]profile.FrameID // by Frame.Number: the other locations, innermost frame first
+	known    []*knownFrames      // by Location.Index
+	inlined  [][]profile.FrameID // of the locations with inlined functions, innermost frame first
 	one      [1]profile.FrameID
 	bySymbol map[*Symbol]symbolFrame   // frames of functions in which all addresses have the same one; nil if none has
 	labels   [1 << labelBits]labelled  // last one with each hash of a thread
@@ -92,10 +94,11 @@ type part struct {
 	unknown  uint64                    // samples without an event
 }
 
-// knownFrame is the frame of a location, or the last one if it has several.
+// knownFrame is the frame of a location, or the last one if it has several, with the functions inlined there.
 type knownFrame struct {
 	ip      uint64
-	id      profile.FrameID // 0 if there is none yet
+	id      profile.FrameID // of the frame itself; 0 if there is none yet
+	inlined uint32          // 1 + the index in part.inlined; 0 without inlined functions
 	exact   bool            // valid only for this instruction pointer
 	returns bool            // Frame.Return
 }
@@ -333,12 +336,12 @@ func (p *part) label(item *Item) profile.LabelsID {
 func (p *part) frames(f Frame) []profile.FrameID {
 	if at := int(f.Index >> knownFramesBits); at < len(p.known) {
 		if k := &p.known[at][f.Index%(1<<knownFramesBits)]; k.id != 0 && k.returns == f.Return && (!k.exact || k.ip == f.IP) {
+			if k.inlined > 0 {
+				return p.inlined[k.inlined-1]
+			}
 			p.one[0] = k.id
 			return p.one[:]
 		}
-	}
-	if ids := p.inlined[f.Number()]; ids != nil {
-		return ids
 	}
 	if known := p.bySymbol[f.Symbol]; known.dso == f.DSO && known.id != 0 && len(f.Source.Inlined) == 0 {
 		p.one[0] = known.id
@@ -356,20 +359,19 @@ func (p *part) frames(f Frame) []profile.FrameID {
 func (p *part) remember(f Frame, ids []profile.FrameID) {
 	// As in perf, each instruction pointer without a symbol has its own frame.
 	exact := f.DSO != nil && !f.DSO.inMemory && (f.Symbol == nil || p.own.Keys().Has(profile.IP))
-	if len(ids) > 1 {
-		if exact {
-			return
-		}
-		if p.inlined == nil {
-			p.inlined = map[uint32][]profile.FrameID{}
-		}
-		p.inlined[f.Number()] = ids
-		return
-	}
 	for len(p.known) <= int(f.Index>>knownFramesBits) {
 		p.known = append(p.known, new(knownFrames))
 	}
-	p.known[f.Index>>knownFramesBits][f.Index%(1<<knownFramesBits)] = knownFrame{f.IP, ids[0], exact, f.Return}
+	known := &p.known[f.Index>>knownFramesBits][f.Index%(1<<knownFramesBits)]
+	inlined := known.inlined
+	if len(ids) > 1 && inlined == 0 {
+		p.inlined = append(p.inlined, nil)
+		inlined = uint32(len(p.inlined))
+	}
+	if inlined > 0 {
+		p.inlined[inlined-1] = ids
+	}
+	*known = knownFrame{f.IP, ids[len(ids)-1], inlined, exact, f.Return}
 }
 
 func (f *filler) newFrames(of Frame) []profile.FrameID {
