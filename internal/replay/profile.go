@@ -146,13 +146,15 @@ func (p *part) add(item *Item) {
 		p.addBranches(item, sample)
 		return
 	}
+	var leaf Frame
 	if s.Fields.Has(perfdata.SampleIP) {
 		// As in perf, the leaf is the function that others are inlined into. The inlined ones are on the stack.
-		frames := p.frames(Frame{s.IP, p.IP(item), false})
+		leaf = Frame{s.IP, p.IP(item), false}
+		frames := p.frames(leaf)
 		sample.Leaf = frames[len(frames)-1]
 	}
 	if !p.filler.replay.options.NoStacks {
-		sample.Stack = p.stack(item)
+		sample.Stack = p.stack(item, leaf)
 	}
 	if item.sum != nil {
 		p.addSum(item, sample)
@@ -162,8 +164,8 @@ func (p *part) add(item *Item) {
 	p.own.Add(sample)
 }
 
-// stack returns the stack of a sample's callchain, including inlined functions.
-func (p *part) stack(item *Item) profile.StackID {
+// stack returns the stack of a sample's callchain, including inlined functions. leaf is the frame of its instruction pointer, if it has one.
+func (p *part) stack(item *Item, leaf Frame) profile.StackID {
 	kernel, user, ok := p.split(item.Sample)
 	if !ok {
 		frames, _ := p.Callchain(item)
@@ -179,7 +181,10 @@ func (p *part) stack(item *Item) profile.StackID {
 		outer = p.callersOf(item, mode, user, nil, 0)
 		mode, entries = perfdata.MiscKernel, kernel
 	}
-	innermost := p.frame(item, mode, entries[0], nil)
+	innermost := leaf
+	if leaf.Location == nil || leaf.IP != entries[0] || item.Misc.CPUMode() != mode {
+		innermost = p.frame(item, mode, entries[0], nil)
+	}
 	return p.push(p.callersOf(item, mode, entries[1:], innermost.Location, outer), innermost)
 }
 
