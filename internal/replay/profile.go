@@ -82,7 +82,7 @@ func (f *filler) finish() *profile.Profile {
 type part struct {
 	*filler
 	*Resolver
-	own      *profile.Profile             // its frames and labels have the numbers of filler.p
+	own      *profile.Profile    // its frames and labels have the numbers of filler.p
 	known    []*knownFrames      // by Location.Index
 	inlined  [][]profile.FrameID // of the locations with inlined functions, innermost frame first
 	one      [1]profile.FrameID

@@ -44,6 +44,47 @@ func MakeOwned(dir string) error {
 	}
 }
 
+// Replace writes a file that OpenOwned accepts in place of the one at path, which OpenOwned must accept too. Readers find the whole of
+// either. Replace makes missing directories. While another process replaces the file, it fails.
+func Replace(path string, data []byte) error {
+	if err := MakeOwned(filepath.Dir(path)); err != nil {
+		return err
+	}
+	old, err := OpenOwned(path, os.O_RDONLY)
+	if err == nil {
+		err = old.Close()
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := OpenOwned(path+".new", os.O_WRONLY|os.O_CREATE) // always the same name: a process that is killed leaves one file at most
+	if err != nil {
+		return err
+	}
+	return errors.Join(fill(f, data, path), f.Close())
+}
+
+// fill writes the data to a new file, and renames it to path.
+func fill(f *os.File, data []byte, path string) error {
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	mine, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if now, err := os.Lstat(f.Name()); err != nil || !os.SameFile(mine, now) {
+		return fmt.Errorf("%s: another process has just replaced the file", path)
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
 // Castagnoli returns the polynomial of the sums in files that bperf keeps. CPUs have an instruction for it.
 func Castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 

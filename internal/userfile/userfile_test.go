@@ -1,6 +1,8 @@
 package userfile
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,5 +40,55 @@ func TestRead(t *testing.T) {
 	}
 	if other := (File{Owner: uint32(os.Geteuid()) + 1, Info: got.Info}); !other.IsForeign() {
 		t.Error("a file of another user is not foreign")
+	}
+}
+
+// TestReplace replaces a file that is open, in directories that do not exist yet.
+func TestReplace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "dir", "file")
+	if err := Replace(path, []byte("before")); err != nil {
+		t.Fatal(err)
+	}
+	before, err := OpenOwned(path, os.O_RDONLY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	if err := os.WriteFile(path+".new", []byte("of a process that was killed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Replace(path, []byte("after")); err != nil {
+		t.Fatal(err)
+	}
+	old, err := io.ReadAll(before)
+	now, readErr := os.ReadFile(path)
+	if err != nil || readErr != nil || string(old) != "before" || string(now) != "after" {
+		t.Errorf("the old file has %q (%v), the new one %q (%v)", old, err, now, readErr)
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the directory has %v (%v)", entries, err)
+	}
+}
+
+// TestReplaceTogether replaces a file while another process does.
+func TestReplaceTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	other, err := OpenOwned(path+".new", os.O_WRONLY|os.O_CREATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := syscall.Flock(int(other.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if err := Replace(path, []byte("text")); !errors.Is(err, syscall.EAGAIN) {
+		t.Errorf("while the other writes: %v", err)
+	}
+	if err := os.Rename(other.Name(), path); err != nil {
+		t.Fatal(err)
+	}
+	if err := fill(other, []byte("text"), path); err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("after its file has the name: %v", err)
 	}
 }

@@ -3,7 +3,9 @@
 package kernel
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +25,8 @@ var ErrHidden = errors.New("the kernel hides its addresses from this process: al
 // Kallsyms holds the symbols of a kernel at one moment: a hundred thousand and more. It is immutable and safe for concurrent use.
 type Kallsyms struct {
 	segments []segment
-	entries  []entry  // sorted by address
-	names    []string // blocks of names; each name ends with a line feed
+	entries  entries  // sorted by address
+	names    [][]byte // blocks of names; each name ends with a line feed
 	modules  []string // the first is empty: the kernel itself
 	delta    uint64   // what to add to the addresses in entries: the recorded kernel was loaded elsewhere
 }
@@ -44,6 +46,24 @@ type entry struct {
 
 // bindingBits is the number of bits that the binding takes in entry.name.
 const bindingBits = 2
+
+// entries have the form that they have in a file, which is mapped.
+type entries []byte
+
+const entrySize = 8
+
+func (e entries) len() int { return len(e) / entrySize }
+
+func (e entries) at(i int) entry {
+	b := e[entrySize*i:][:entrySize]
+	return entry{binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])}
+}
+
+func (e entries) slice(from, to int) entries { return e[entrySize*from : entrySize*to] }
+
+func (e entries) append(next entry) entries {
+	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(e, next.start), next.name)
+}
 
 func (e entry) binding() symbol.Binding { return symbol.Binding(e.name & (1<<bindingBits - 1)) }
 
@@ -99,7 +119,7 @@ func Parse(r io.Reader, reference string, address uint64) (*Kallsyms, error) {
 type parser struct {
 	Kallsyms
 	blocks  [][]found // a new block begins when the last one is full
-	block   strings.Builder
+	block   []byte
 	numbers map[string]uint16 // index in modules by name
 }
 
@@ -117,18 +137,17 @@ func (p *parser) add(e procfs.KernelSymbol) error {
 		p.modules = append(p.modules, strings.Clone(e.Module))
 		p.numbers[p.modules[module]] = module
 	}
-	if p.block.Len()+len(e.Name)+1 > namesSize {
+	if len(p.block)+len(e.Name)+1 > namesSize {
 		p.endNames()
 	}
-	if p.block.Len() == 0 {
-		p.block.Grow(namesSize)
+	if p.block == nil {
+		p.block = make([]byte, 0, namesSize)
 	}
-	at := len(p.names)*namesSize + p.block.Len()
+	at := len(p.names)*namesSize + len(p.block)
 	if at >= 1<<(32-bindingBits) {
 		return errors.New("kallsyms has names of more than 1 GiB")
 	}
-	p.block.WriteString(e.Name)
-	p.block.WriteByte('\n')
+	p.block = append(append(p.block, e.Name...), '\n')
 	last := len(p.blocks) - 1
 	if last < 0 || len(p.blocks[last]) == cap(p.blocks[last]) {
 		p.blocks = append(p.blocks, make([]found, 0, 4096))
@@ -139,8 +158,7 @@ func (p *parser) add(e procfs.KernelSymbol) error {
 }
 
 func (p *parser) endNames() {
-	p.names = append(p.names, p.block.String())
-	p.block.Reset()
+	p.names, p.block = append(p.names, p.block), nil
 }
 
 func (p *parser) finish() *Kallsyms {
@@ -150,14 +168,14 @@ func (p *parser) finish() *Kallsyms {
 	if !slices.IsSortedFunc(all, byStart) { // modules are in no order
 		slices.SortStableFunc(all, byStart)
 	}
-	p.entries = make([]entry, len(all))
+	p.entries = make(entries, 0, entrySize*len(all))
 	for i, f := range all {
 		last := len(p.segments) - 1
 		if last < 0 || p.segments[last].module != f.module || f.start-p.segments[last].base > math.MaxUint32 {
 			p.segments = append(p.segments, segment{f.start, uint32(i), f.module})
 			last++
 		}
-		p.entries[i] = entry{uint32(f.start - p.segments[last].base), f.name}
+		p.entries = p.entries.append(entry{uint32(f.start - p.segments[last].base), f.name})
 	}
 	symbols := p.Kallsyms // a copy without the rest of the parser, which can then be freed
 	return &symbols
@@ -181,7 +199,7 @@ func ComesAndGoes(module string) bool {
 	return module == "bpf" || strings.HasPrefix(module, "__builtin__")
 }
 
-// Find returns the symbol that contains addr, and false if there is none. It does not allocate.
+// Find returns the symbol that contains addr, and false if there is none.
 func (k *Kallsyms) Find(addr uint64) (Symbol, bool) {
 	at := addr - k.delta
 	s := preceding(len(k.segments), func(i int) bool { return k.segments[i].base <= at }) - 1
@@ -189,11 +207,12 @@ func (k *Kallsyms) Find(addr uint64) (Symbol, bool) {
 		return Symbol{}, false
 	}
 	segment := &k.segments[s]
-	entries := k.entries[segment.first:k.lastOf(s)]
-	i := preceding(len(entries), func(i int) bool { return segment.base+uint64(entries[i].start) <= at }) - 1
-	start, end := segment.base+uint64(entries[i].start), uint64(0)
-	if i+1 < len(entries) {
-		end = segment.base + uint64(entries[i+1].start)
+	entries := k.entries.slice(int(segment.first), k.lastOf(s))
+	i := preceding(entries.len(), func(i int) bool { return segment.base+uint64(entries.at(i).start) <= at }) - 1
+	found := entries.at(i)
+	start, end := segment.base+uint64(found.start), uint64(0)
+	if i+1 < entries.len() {
+		end = segment.base + uint64(entries.at(i+1).start)
 	} else {
 		end = k.endOf(s, start)
 	}
@@ -201,8 +220,8 @@ func (k *Kallsyms) Find(addr uint64) (Symbol, bool) {
 	if at >= end || ComesAndGoes(module) || k.delta != 0 && module != "" {
 		return Symbol{}, false
 	}
-	name, _, _ := strings.Cut(k.nameAt(entries[i]), "\n")
-	return Symbol{symbol.Symbol{Name: name, Start: start + k.delta, End: end + k.delta, Binding: entries[i].binding()}, module}, true
+	name, _, _ := bytes.Cut(k.nameAt(found), []byte{'\n'})
+	return Symbol{symbol.Symbol{Name: string(name), Start: start + k.delta, End: end + k.delta, Binding: found.binding()}, module}, true
 }
 
 // preceding returns how many of n ordered elements satisfy before; those come first.

@@ -167,8 +167,8 @@ func TestThisKernel(t *testing.T) {
 			if got := name(k, e.Address+1); got != "schedule+1" {
 				t.Errorf("in schedule: %q", got)
 			}
-			if n := testing.AllocsPerRun(10, func() { k.Find(e.Address + 1) }); n != 0 {
-				t.Errorf("Find allocates %v times", n)
+			if n := testing.AllocsPerRun(10, func() { k.Find(e.Address + 1) }); n > 1 {
+				t.Errorf("Find allocates %v times, not only for the name", n)
 			}
 			return
 		}

@@ -1,17 +1,18 @@
 package kernel
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"math"
 	"os"
-	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/bperf/bperf/internal/symbol"
 	"github.com/bperf/bperf/internal/userfile"
@@ -46,6 +47,9 @@ const (
 // errOther reports stored symbols that are not those that are wanted.
 var errOther = errors.New("these are symbols of another kernel")
 
+// errDamaged reports stored symbols that are not as Store has written them.
+var errDamaged = errors.New("it is damaged")
+
 // Store writes the symbols to a file for Stored. It creates missing directories. The file is private to the user, because it has the kernel's
 // addresses. The key names the kernel and its modules, and says where they are loaded.
 func (k *Kallsyms) Store(path string, key []byte) error {
@@ -53,19 +57,7 @@ func (k *Kallsyms) Store(path string, key []byte) error {
 	if !ok || len(key) > maxStoredKey {
 		return errors.New("there is no form to store them")
 	}
-	if err := userfile.MakeOwned(filepath.Dir(path)); err != nil {
-		return err
-	}
-	f, err := userfile.OpenOwned(path, os.O_WRONLY|os.O_CREATE)
-	if err != nil {
-		return err
-	}
-	// A reader finds either the whole file or a wrong sum.
-	err = f.Truncate(0)
-	if err == nil {
-		_, err = f.Write(lasting.encode(key))
-	}
-	return errors.Join(err, f.Close())
+	return userfile.Replace(path, lasting.encode(key))
 }
 
 // lasting returns the symbols without code that comes and goes. That code becomes gaps, which begin where the symbol before them ends at the
@@ -74,20 +66,20 @@ func (k *Kallsyms) lasting() (*Kallsyms, bool) {
 	out := &Kallsyms{modules: k.modules, names: k.names}
 	for i, s := range k.segments {
 		n := len(out.segments)
-		entries := k.entries[s.first:k.lastOf(i)]
+		of := k.entries.slice(int(s.first), k.lastOf(i))
 		if ComesAndGoes(k.modules[s.module]) {
 			if n == 0 || ComesAndGoes(k.modules[out.segments[n-1].module]) {
 				continue
 			}
-			s.base = symbol.EndOfLast(out.segments[n-1].base + uint64(out.entries[len(out.entries)-1].start))
-			entries = []entry{{}}
+			s.base = symbol.EndOfLast(out.segments[n-1].base + uint64(out.entries.at(out.entries.len()-1).start))
+			of = entries{}.append(entry{})
 		} else if n > 0 && out.segments[n-1].base >= s.base {
 			return nil, false
 		}
-		s.first = uint32(len(out.entries))
-		out.segments, out.entries = append(out.segments, s), append(out.entries, entries...)
+		s.first = uint32(out.entries.len())
+		out.segments, out.entries = append(out.segments, s), append(out.entries, of...)
 	}
-	return out, len(out.entries) > 0
+	return out, out.entries.len() > 0
 }
 
 // lastOf returns the end of a segment in entries.
@@ -95,13 +87,13 @@ func (k *Kallsyms) lastOf(segment int) int {
 	if segment+1 < len(k.segments) {
 		return int(k.segments[segment+1].first)
 	}
-	return len(k.entries)
+	return k.entries.len()
 }
 
 func (k *Kallsyms) encode(key []byte) []byte {
 	modules := strings.Join(k.modules, "\n") + "\n"
 	h := header{Magic: storedMagic, Key: uint32(len(key)), Modules: uint32(len(modules)),
-		Segments: uint32(len(k.segments)), Entries: uint32(len(k.entries)), Names: uint32(k.namesLength())}
+		Segments: uint32(len(k.segments)), Entries: uint32(k.entries.len()), Names: uint32(k.namesLength())}
 	start := binary.Size(h)
 	b := make([]byte, start, h.size())
 	b = append(append(b, key...), modules...)
@@ -109,9 +101,7 @@ func (k *Kallsyms) encode(key []byte) []byte {
 	for _, s := range k.segments {
 		b = le.AppendUint32(le.AppendUint32(le.AppendUint64(b, s.base), s.first), uint32(s.module))
 	}
-	for _, e := range k.entries {
-		b = le.AppendUint32(le.AppendUint32(b, e.start), e.name)
-	}
+	b = append(b, k.entries...)
 	for i, block := range k.names {
 		b = append(b, block...)
 		if i+1 < len(k.names) {
@@ -125,9 +115,9 @@ func (k *Kallsyms) encode(key []byte) []byte {
 	return b
 }
 
-// Stored reads the symbols that Store has written with the same key. If reference is not empty, it relocates them as Parse does. It fails if
+// Stored maps the symbols that Store has written with the same key. If reference is not empty, it relocates them as Parse does. It fails if
 // anything about the file does not fit: its owner, its mode, its size, its sum or the key.
-func Stored(path string, key []byte, reference string, address uint64) (*Kallsyms, error) {
+func Stored(path string, key []byte, reference string, address uint64) (k *Kallsyms, err error) {
 	f, err := userfile.OpenOwned(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
@@ -137,79 +127,95 @@ func Stored(path string, key []byte, reference string, address uint64) (*Kallsym
 	if err != nil {
 		return nil, err
 	}
-	k, err := decode(f, info.Size(), key)
+	if info.Size() == 0 || info.Size() > maxStored {
+		return nil, errOther
+	}
+	data, err := syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_PRIVATE)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("map %s: %w", path, err)
 	}
-	if reference != "" {
-		at, ok := k.address(reference)
-		if !ok {
-			return nil, errOther
-		}
-		k.delta = address - at
+	err = errors.Join(whole(func() { k, err = decodeFor(data, key, reference, address) }), err)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), syscall.Munmap(data))
 	}
+	runtime.AddCleanup(k, func(data []byte) { _ = syscall.Munmap(data) }, data) // nothing else refers to it: Find copies names
 	return k, nil
 }
 
+func decodeFor(file, key []byte, reference string, address uint64) (*Kallsyms, error) {
+	k, err := decode(file, key)
+	if err != nil || reference == "" {
+		return k, err
+	}
+	at, ok := k.address(reference)
+	if !ok {
+		return nil, errOther
+	}
+	k.delta = address - at
+	return k, nil
+}
+
+// whole calls read. It returns an error if somebody has cut off the mapped file that read reads. bperf only replaces it.
+func whole(read func()) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		switch cause := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }: // see debug.SetPanicOnFault
+			err = fmt.Errorf("it was cut off: %v", cause)
+		default:
+			panic(cause)
+		}
+	}()
+	read()
+	return nil
+}
+
 // FindStored is Find for symbols that Stored has returned. It is sure unless the symbol ends at the latest possible address, where code that
-// comes and goes may have begun by now.
+// comes and goes may have begun by now, or the file was cut off.
 func (k *Kallsyms) FindStored(addr uint64) (s Symbol, ok, sure bool) {
-	s, ok = k.Find(addr)
-	return s, ok, !ok || s.End != symbol.EndOfLast(s.Start)
+	err := whole(func() { s, ok = k.Find(addr) })
+	runtime.KeepAlive(k) // and so the mapping
+	return s, ok, err == nil && (!ok || s.End != symbol.EndOfLast(s.Start))
 }
 
 // size returns the size of the file in bytes.
 func (h *header) size() int64 {
-	return int64(binary.Size(h)) + int64(h.Key) + int64(h.Modules) + int64(h.Segments)*int64(binary.Size(storedSegment{})) + int64(h.Entries)*8 + int64(h.Names)
+	return int64(binary.Size(h)) + int64(h.Key) + int64(h.Modules) + int64(h.Segments)*int64(binary.Size(storedSegment{})) + int64(h.Entries)*entrySize + int64(h.Names)
 }
 
-func decode(r io.Reader, size int64, key []byte) (*Kallsyms, error) {
+// decode returns the symbols in a file. They refer to it.
+func decode(file, key []byte) (*Kallsyms, error) {
 	le := binary.LittleEndian
-	in := bufio.NewReaderSize(r, namesSize)
 	var h header
-	if err := binary.Read(in, le, &h); err != nil {
+	n, err := binary.Decode(file, le, &h)
+	if err != nil {
 		return nil, err
 	}
-	if h.Magic != storedMagic || size != h.size() || size > maxStored || int(h.Key) != len(key) {
+	if h.Magic != storedMagic || int64(len(file)) != h.size() || int(h.Key) != len(key) {
 		return nil, errOther
 	}
-	sum := crc32.New(userfile.Castagnoli())
-	body := io.TeeReader(in, sum)
-	read := make([]byte, len(key))
-	if _, err := io.ReadFull(body, read); err != nil || !bytes.Equal(read, key) {
-		return nil, errors.Join(errOther, err)
+	body := file[n:]
+	if crc32.Checksum(body, userfile.Castagnoli()) != h.Sum {
+		return nil, errDamaged
 	}
-	modules := make([]byte, h.Modules)
-	if _, err := io.ReadFull(body, modules); err != nil {
-		return nil, err
+	next := func(n int) (part []byte) {
+		part, body = body[:n], body[n:]
+		return part
 	}
-	k := &Kallsyms{modules: strings.Split(strings.TrimSuffix(string(modules), "\n"), "\n"), segments: make([]segment, h.Segments), entries: make([]entry, h.Entries)}
-	var b [namesSize]byte
+	if !bytes.Equal(next(len(key)), key) {
+		return nil, errOther
+	}
+	modules := strings.TrimSuffix(string(next(int(h.Modules))), "\n")
+	k := &Kallsyms{modules: strings.Split(modules, "\n"), segments: make([]segment, h.Segments)}
 	for i := range k.segments {
-		if _, err := io.ReadFull(body, b[:16]); err != nil {
-			return nil, err
-		}
-		k.segments[i] = segment{le.Uint64(b[:]), le.Uint32(b[8:]), uint16(min(le.Uint32(b[12:]), math.MaxUint16))}
+		b := next(binary.Size(storedSegment{}))
+		k.segments[i] = segment{le.Uint64(b), le.Uint32(b[8:]), uint16(min(le.Uint32(b[12:]), math.MaxUint16))}
 	}
-	for i := 0; i < len(k.entries); {
-		part := b[:min(8*(len(k.entries)-i), len(b))]
-		if _, err := io.ReadFull(body, part); err != nil {
-			return nil, err
-		}
-		for ; len(part) > 0; part = part[8:] {
-			k.entries[i] = entry{le.Uint32(part), le.Uint32(part[4:])}
-			i++
-		}
-	}
-	for left := int(h.Names); left > 0; left -= namesSize {
-		block := b[:min(left, namesSize)]
-		if _, err := io.ReadFull(body, block); err != nil {
-			return nil, err
-		}
-		k.names = append(k.names, string(block))
-	}
-	if sum.Sum32() != h.Sum || !k.valid() {
-		return nil, errors.New("it is damaged")
+	k.entries = next(entrySize * int(h.Entries))
+	k.names = slices.Collect(slices.Chunk(body, namesSize))
+	if !k.valid() {
+		return nil, errDamaged
 	}
 	return k, nil
 }
@@ -221,12 +227,12 @@ func (k *Kallsyms) valid() bool {
 			return false
 		}
 		end := k.lastOf(i)
-		if int(s.module) >= len(k.modules) || i == 0 && s.first != 0 || int(s.first) >= end || end > len(k.entries) || k.entries[s.first].start != 0 {
+		if int(s.module) >= len(k.modules) || i == 0 && s.first != 0 || int(s.first) >= end || end > k.entries.len() || k.entries.at(int(s.first)).start != 0 {
 			return false
 		}
 	}
-	for _, e := range k.entries {
-		if int(e.name>>bindingBits) >= k.namesLength() {
+	for i := range k.entries.len() {
+		if int(k.entries.at(i).name>>bindingBits) >= k.namesLength() {
 			return false
 		}
 	}
@@ -244,9 +250,10 @@ func (k *Kallsyms) namesLength() int {
 
 // address returns the address of a symbol of the kernel itself.
 func (k *Kallsyms) address(name string) (uint64, bool) {
+	wanted := []byte(name + "\n")
 	for i, s := range k.segments {
-		for _, e := range k.entries[s.first:k.lastOf(i)] {
-			if k.modules[s.module] == "" && strings.HasPrefix(k.nameAt(e), name+"\n") {
+		for j := int(s.first); j < k.lastOf(i); j++ {
+			if e := k.entries.at(j); k.modules[s.module] == "" && bytes.HasPrefix(k.nameAt(e), wanted) {
 				return s.base + uint64(e.start), true
 			}
 		}
@@ -255,7 +262,7 @@ func (k *Kallsyms) address(name string) (uint64, bool) {
 }
 
 // nameAt returns the text that begins with the name of an entry, whose end is a line feed.
-func (k *Kallsyms) nameAt(e entry) string {
+func (k *Kallsyms) nameAt(e entry) []byte {
 	at := e.name >> bindingBits
 	return k.names[at/namesSize][at%namesSize:]
 }

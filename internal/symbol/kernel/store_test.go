@@ -97,14 +97,14 @@ func TestStoredKernel(t *testing.T) {
 	}
 	again, sure := stored(t, k, "", 0), 0
 	for i, s := range k.segments {
-		for _, e := range k.entries[s.first:k.lastOf(i)] {
-			if wantSame(t, k, again, s.base+uint64(e.start)) {
+		for j := int(s.first); j < k.lastOf(i); j++ {
+			if wantSame(t, k, again, s.base+uint64(k.entries.at(j).start)) {
 				sure++
 			}
 		}
 	}
-	if sure < len(k.entries)*9/10 {
-		t.Errorf("sure of %d symbols of %d", sure, len(k.entries))
+	if sure < k.entries.len()*9/10 {
+		t.Errorf("sure of %d symbols of %d", sure, k.entries.len())
 	}
 }
 
@@ -150,6 +150,38 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
+// TestCutOff cuts off the file of symbols in use. Stored symbols are replaced without harm.
+func TestCutOff(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "symbols")
+	k := parse(t, text)
+	if err := k.Store(path, key); err != nil {
+		t.Fatal(err)
+	}
+	const addr = 0xffffffff81000041
+	mapped, err := Stored(path, key, "", 0)
+	if err != nil || !wantSame(t, k, mapped, addr) {
+		t.Fatalf("unsure at %#x, or not stored: %v", uint64(addr), err)
+	}
+	if err := k.Store(path, []byte("another kernel")); err != nil {
+		t.Fatal(err)
+	}
+	if !wantSame(t, k, mapped, addr) {
+		t.Error("unsure after the file was replaced")
+	}
+	if err := k.Store(path, key); err != nil {
+		t.Fatal(err)
+	}
+	if mapped, err = Stored(path, key, "", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if wantSame(t, k, mapped, addr) {
+		t.Error("sure although the file is empty")
+	}
+}
+
 // replaced moves a file away and calls put, which puts something in its place.
 func replaced(path string, put func(old string) error) error {
 	if err := os.Rename(path, path+".old"); err != nil {
@@ -161,13 +193,13 @@ func replaced(path string, put func(old string) error) error {
 // TestDamaged changes each byte of a file.
 func TestDamaged(t *testing.T) {
 	file := parse(t, text).encode(key)
-	if _, err := decode(bytes.NewReader(file), int64(len(file)), key); err != nil {
+	if _, err := decode(file, key); err != nil {
 		t.Fatal(err)
 	}
 	for i := range file {
 		damaged := bytes.Clone(file)
 		damaged[i] ^= 1
-		if _, err := decode(bytes.NewReader(damaged), int64(len(damaged)), key); err == nil {
+		if _, err := decode(damaged, key); err == nil {
 			t.Errorf("no error for another byte %d", i)
 		}
 	}
@@ -181,7 +213,7 @@ func FuzzStored(f *testing.F) {
 		if start := binary.Size(h); len(b) >= start {
 			binary.LittleEndian.PutUint32(b[len(h.Magic):], crc32.Checksum(b[start:], userfile.Castagnoli()))
 		}
-		k, err := decode(bytes.NewReader(b), int64(len(b)), key)
+		k, err := decode(b, key)
 		if err != nil {
 			return
 		}
