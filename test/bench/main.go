@@ -144,7 +144,11 @@ func (b *bench) run() error {
 	if err := b.compareFloor(name, b.runs/5, stat(ofThreads...), "events", "threads", pid); err != nil {
 		return err
 	}
-	return b.compareFloor(nameOfGroups, b.runs/5, stat(ofGroups...), "events", append([]string{"cgroups"}, groups.dirs()...)...)
+	if err := b.compareFloor(nameOfGroups, b.runs/5, stat(ofGroups...), "events", append([]string{"cgroups"}, groups.dirs()...)...); err != nil {
+		return err
+	}
+	return b.compareFloor("the same, files shared by threads", b.runs/5, stat(ofGroups...), "events",
+		append([]string{"-shared", "cgroups"}, groups.dirs()...)...)
 }
 
 // stat returns the arguments of stat that the bench uses.

@@ -97,7 +97,7 @@ func (b *bench) replay() error {
 func (b *bench) compareReplays(row replayRow, file, peer string, isNewest bool) error {
 	args := append(strings.Fields(row.args), "-i", file)
 	runs := b.runs
-	if args[0] == "report" || isNewest { // perf takes minutes
+	if args[0] == "report" && !slices.Contains(args, "--no-children") || isNewest { // perf takes minutes
 		runs = max(1, runs/5)
 	}
 	ours, theirs, err := alternate(runs, append([]string{b.bperf}, args...), append([]string{peer}, args...))

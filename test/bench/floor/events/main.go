@@ -1,12 +1,13 @@
 // Events opens, enables, reads and closes the perf events of a row of the bench, and does nothing else: what the kernel takes for them
-// alone. It is one thread with its own table of files, which therefore grows without waiting for RCU. It moves to the CPU of an event, so
-// that the kernel need not interrupt that CPU.
+// alone. It is one thread with its own table of files, which therefore grows without waiting for RCU; with -shared, it shares the table with
+// the other threads that each Go program has. It moves to the CPU of an event, so that the kernel need not interrupt that CPU.
 //
-//	events threads PID      task-clock of each thread of a process
-//	events cgroups DIR...   ten software events of each cgroup, on each CPU
+//	events [-shared] threads PID      task-clock of each thread of a process
+//	events [-shared] cgroups DIR...   ten software events of each cgroup, on each CPU
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -21,7 +22,9 @@ import (
 
 func main() {
 	runtime.LockOSThread()
-	if err := run(os.Args[1], os.Args[2:]); err != nil {
+	shared := flag.Bool("shared", false, "share the table of files with other threads")
+	flag.Parse()
+	if err := run(flag.Arg(0), flag.Args()[1:], *shared); err != nil {
 		fmt.Fprintln(os.Stderr, "events:", err)
 		os.Exit(1)
 	}
@@ -47,7 +50,7 @@ var steps = []func(*planned) error{
 	func(p *planned) error { return p.event.Close() },
 }
 
-func run(kind string, of []string) error {
+func run(kind string, of []string, shared bool) error {
 	var rounds [][]planned // one for each CPU, or one for all threads
 	var err error
 	switch kind {
@@ -61,8 +64,13 @@ func run(kind string, of []string) error {
 	if err != nil {
 		return err
 	}
-	// The runtime opens files of its own with the first file, and other threads use them.
-	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
+	if shared {
+		n := 0
+		for _, round := range rounds {
+			n += len(round)
+		}
+		perfevent.ReserveFiles(n)
+	} else if err := unix.Unshare(unix.CLONE_FILES); err != nil { // after the first files: the runtime opens some of its own with them
 		return fmt.Errorf("unshare the table of files: %w", err)
 	}
 	for _, step := range steps {
