@@ -56,7 +56,8 @@ func (f *filler) finish() *profile.Profile {
 	r := f.replay
 	f.p.Events = r.profileEvents()
 	unknown := uint64(0)
-	slices.SortFunc(f.parts, func(a, b *part) int { return cmp.Compare(len(b.own.Stacks.All()), len(a.own.Stacks.All())) }) // the first is taken as it is
+	// The first part is taken as it is, so it should be the largest.
+	slices.SortFunc(f.parts, func(a, b *part) int { return cmp.Compare(len(b.own.Stacks.All()), len(a.own.Stacks.All())) })
 	for _, p := range f.parts {
 		f.p.Take(p.own)
 		unknown += p.unknown

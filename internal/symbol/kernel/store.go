@@ -134,8 +134,8 @@ func Stored(path string, key []byte, reference string, address uint64) (k *Kalls
 	if err != nil {
 		return nil, fmt.Errorf("map %s: %w", path, err)
 	}
-	err = errors.Join(whole(func() { k, err = decodeFor(data, key, reference, address) }), err)
-	if err != nil {
+	cut := whole(func() { k, err = decodeFor(data, key, reference, address) })
+	if err = errors.Join(cut, err); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), syscall.Munmap(data))
 	}
 	runtime.AddCleanup(k, func(data []byte) { _ = syscall.Munmap(data) }, data) // nothing else refers to it: Find copies names
