@@ -239,6 +239,9 @@ func (o *statOptions) hasDefaultMetrics() bool {
 // addDefaultMetrics adds the metrics that the CPU's vendor wants in a session without named events. It leaves out those whose events the
 // machine lacks.
 func (c *chosenEvents) addDefaultMetrics() error {
+	if !c.machine.MayHaveDefaultMetrics() {
+		return nil
+	}
 	if err := c.metrics.read(); err != nil || !slices.ContainsFunc(c.metrics.all, metric.IsDefault) {
 		return err // most CPUs have none, and the start need not wait for what expressions ask of the machine
 	}

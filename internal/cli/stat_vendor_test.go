@@ -201,9 +201,12 @@ func TestStatDefaultMetrics(t *testing.T) {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
-	lacking := newFakeMachine(t, "GenuineIntel-6-8F-8").run(t, "bperf", "stat", "true")
-	if lacking.status != 0 || strings.Contains(strings.ToLower(lacking.stderr), "topdown") {
-		t.Errorf("%+v", lacking)
+	lacking := newFakeMachine(t, "GenuineIntel-6-8F-8")
+	if got := lacking.run(t, "bperf", "stat", "true"); got.status != 0 || strings.Contains(strings.ToLower(got.stderr), "topdown") {
+		t.Errorf("%+v", got)
+	}
+	if got := lacking.run(t, "bperf", "stat", "--event-files", "/nonexistent", "true"); got.status == 0 || !strings.Contains(got.stderr, "event files: open /nonexistent") {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -186,8 +186,8 @@ func (p *parser) unknownEvent(t *term) error {
 	if _, err := p.m.pmu(t.head); err == nil {
 		return p.isPMU(t)
 	}
-	all := p.m.allCandidates()
-	return p.failNearest(t.pos, t.head, all, "there is no event %s", t.head)
+	// Metrics ask for many events that the machine lacks, and print no error: so its events are listed when the error is printed.
+	return &syntaxError{Input: p.in, Pos: t.pos, Msg: "there is no event " + t.head, nearest: func() []string { return nearest(t.head, p.m.allCandidates()) }}
 }
 
 func (p *parser) isPMU(t *term) error {

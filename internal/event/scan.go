@@ -23,7 +23,7 @@ func (s *scanner) fail(pos int, msg string, args ...any) error {
 
 // failNearest returns an error at a position, with the names that are nearest to the wrong one.
 func (s *scanner) failNearest(pos int, wrong string, all []candidate, msg string, args ...any) error {
-	return &syntaxError{Input: s.in, Pos: pos, Msg: fmt.Sprintf(msg, args...), Nearest: nearest(wrong, all)}
+	return &syntaxError{Input: s.in, Pos: pos, Msg: fmt.Sprintf(msg, args...), nearest: func() []string { return nearest(wrong, all) }}
 }
 
 func (s *scanner) end() bool { return s.pos == len(s.in) }

@@ -18,6 +18,13 @@ func (m *Machine) VendorMetrics() ([]vendor.Metric, error) {
 	return metrics, m.filesErr
 }
 
+// MayHaveDefaultMetrics reports whether VendorMetrics may return metrics for a session without named events. They count on cores, for which
+// many virtual machines show no PMU; the start of a command there need not wait for the vendor's table. Event files that the user named are
+// read in any case, because it is an error if they cannot be used.
+func (m *Machine) MayHaveDefaultMetrics() bool {
+	return len(m.corePMUs()) > 0 || m.files != nil && m.files.Named
+}
+
 // counts reports whether the machine has the PMU of a metric, in the version that the metric is for.
 func (m *Machine) counts(of *vendor.Metric) bool {
 	if of.PMU == "" && of.Compat == "" {

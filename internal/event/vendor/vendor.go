@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -120,10 +121,10 @@ func (t *Table) PMUs() []string {
 		return nil
 	}
 	var names []string
-	for _, e := range t.events {
-		if len(names) == 0 || names[len(names)-1] != e.PMU {
-			names = append(names, e.PMU)
-		}
+	for rest := t.events; len(rest) > 0; {
+		pmu := rest[0].PMU
+		names = append(names, pmu)
+		rest = rest[sort.Search(len(rest), func(i int) bool { return rest[i].PMU > pmu }):]
 	}
 	return names
 }
