@@ -306,11 +306,12 @@ func Period(item *Item) uint64 {
 	return item.Event.Attr.SamplePeriod
 }
 
-// labelKey identifies labels.
+// labelKey identifies labels without tags.
 type labelKey struct {
 	Thread
 	cpu    int32
 	cgroup string
+	sum    bool // the labels are those of a sum, which also have the container
 }
 
 type labelled struct {
@@ -323,18 +324,33 @@ type labelled struct {
 const labelBits = 8
 
 func (p *part) label(item *Item) profile.LabelsID {
-	key := labelKey{item.Thread, -1, item.Cgroup}
+	key := labelKey{item.Thread, -1, item.Cgroup, false}
 	if item.Sample.Fields.Has(perfdata.SampleCPU) {
 		key.cpu = int32(item.Sample.CPU)
 	}
+	return p.labelOf(key)
+}
+
+// labelOf returns the labels of a key. It remembers the last ones.
+func (p *part) labelOf(key labelKey) profile.LabelsID {
 	last := &p.labels[(key.TID^key.cpu<<4)&(1<<labelBits-1)]
 	if !last.known || last.labelKey != key {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		*last = labelled{key, p.p.Label(profile.Labels{Comm: p.p.Strings.ID(key.Comm), PID: key.PID, TID: key.TID, CPU: key.cpu,
-			Cgroup: p.p.Strings.ID(key.cgroup)}), true}
+		*last = labelled{key, p.newLabel(key, nil), true}
 	}
 	return last.id
+}
+
+// newLabel returns the labels of a key, with tags.
+func (p *part) newLabel(key labelKey, tags []SumTag) profile.LabelsID {
+	if key.sum {
+		if id := containerOf(key.cgroup); id != "" {
+			tags = append(tags[:len(tags):len(tags)], SumTag{"container", id})
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.p.Label(profile.Labels{Comm: p.p.Strings.ID(key.Comm), PID: key.PID, TID: key.TID, CPU: key.cpu,
+		Cgroup: p.p.Strings.ID(key.cgroup), Tags: p.tags(tags)})
 }
 
 // frames returns the frames of a callchain entry: those that are inlined there, then the one that contains them. They are valid until the

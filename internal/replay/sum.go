@@ -39,15 +39,22 @@ type Sums struct {
 	Others []*perfdata.Event // events of sums that the recording does not have
 
 	mu    sync.Mutex
-	added []*pendingSum
+	added []queuedSum
 	sums  []pendingSum // free space for sums
 	ips   []uint64     // free space for callchains
+	count uint64       // number of sums so far
 }
 
 // pendingSum is a sum that was not handed out yet.
 type pendingSum struct {
 	Sum
 	chain []uint64 // Kernel and User, each after its mark
+}
+
+// queuedSum is a sum with its place in the order of handing out: sums of one time come in the order in which they were added.
+type queuedSum struct {
+	time, number uint64
+	*pendingSum
 }
 
 // Add adds a copy of a sum. The copy shares the slice Tags.
@@ -67,11 +74,12 @@ func (s *Sums) Add(sum *Sum) {
 	s.ips = perfdata.AppendCallchain(s.ips, sum.Kernel, sum.User)
 	p.Sum, p.chain = *sum, s.ips[start:len(s.ips):len(s.ips)]
 	p.Kernel, p.User = nil, nil
-	s.added = append(s.added, p)
+	s.added = append(s.added, queuedSum{sum.Time, s.count, p})
+	s.count++
 }
 
 // take returns what was added since the last call.
-func (s *Sums) take() []*pendingSum {
+func (s *Sums) take() []queuedSum {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	added := s.added
@@ -82,7 +90,7 @@ func (s *Sums) take() []*pendingSum {
 // sumQueue holds the sums that a replay has not handed out yet.
 type sumQueue struct {
 	replay   *Replay
-	waiting  []*pendingSum     // by time
+	waiting  []queuedSum       // in order
 	interval uint32            // last interval with a sum
 	all      []*perfdata.Event // see events
 	records  []perfdata.Record
@@ -98,7 +106,9 @@ func (q *sumQueue) receive() {
 		return
 	}
 	q.waiting = append(q.waiting, q.replay.options.Sums.take()...)
-	slices.SortStableFunc(q.waiting, func(a, b *pendingSum) int { return cmp.Compare(a.Time, b.Time) })
+	slices.SortFunc(q.waiting, func(a, b queuedSum) int {
+		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.number, b.number))
+	})
 	if q.records == nil {
 		q.records, q.samples = make([]perfdata.Record, mostSums), make([]perfdata.Sample, mostSums)
 	}
@@ -106,14 +116,14 @@ func (q *sumQueue) receive() {
 
 // upTo appends all sums before a time to the items. It calls flush when there are too many items.
 func (q *sumQueue) upTo(time uint64, items []Item, flush func([]Item) ([]Item, error)) (_ []Item, err error) {
-	for len(q.waiting) > 0 && q.waiting[0].Time < time {
+	for len(q.waiting) > 0 && q.waiting[0].time < time {
 		if len(items) >= mostSums {
 			if items, err = flush(items); err != nil {
 				return nil, err
 			}
 		}
-		items = q.sum(q.waiting[0], &q.records[len(items)], &q.samples[len(items)], items)
-		q.waiting[0], q.waiting = nil, q.waiting[1:]
+		items = q.sum(q.waiting[0].pendingSum, &q.records[len(items)], &q.samples[len(items)], items)
+		q.waiting[0], q.waiting = queuedSum{}, q.waiting[1:]
 	}
 	return items, nil
 }
@@ -186,28 +196,33 @@ func (f *filler) wanted(leaf profile.FrameID) bool {
 	if len(only) == 0 {
 		return true
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	function := f.p.Functions.At(f.p.Frames()[leaf].Function)
 	return slices.Contains(only, f.p.Strings.At(function.Name)) || function.Linkage != 0 && slices.Contains(only, f.p.Strings.At(function.Linkage))
 }
 
 // addSum adds a sum to the profile.
 func (p *part) addSum(item *Item, sample profile.Sample) {
-	sum := item.sum
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if !p.wanted(sample.Leaf) {
-		p.filler.replay.outside.Add(sum.Count)
+		p.filler.replay.outside.Add(item.sum.Count)
 		return
 	}
-	tags, comm := sum.Tags, sum.Comm
-	if id := containerOf(item.Cgroup); id != "" {
-		tags = append(tags[:len(tags):len(tags)], SumTag{"container", id})
-	}
-	if comm == "" && item.Thread.TID != -1 { // a sum of several threads has no name
-		comm = item.Thread.Comm
-	}
-	labels := profile.Labels{Comm: p.p.Strings.ID(comm), PID: item.Thread.PID, TID: item.Thread.TID, CPU: sum.CPU,
-		Cgroup: p.p.Strings.ID(item.Cgroup), Tags: p.tags(tags)}
-	sample.Labels, sample.Count = p.p.Label(labels), sum.Count
+	sample.Labels, sample.Count = p.sumLabel(item), item.sum.Count
 	p.own.Add(sample)
+}
+
+// sumLabel returns the labels of a sum.
+func (p *part) sumLabel(item *Item) profile.LabelsID {
+	key := labelKey{item.Thread, item.sum.CPU, item.Cgroup, true}
+	switch {
+	case item.sum.Comm != "":
+		key.Comm = item.sum.Comm
+	case key.TID == -1: // a sum of several threads has no name
+		key.Comm = ""
+	}
+	if len(item.sum.Tags) > 0 {
+		return p.newLabel(key, item.sum.Tags)
+	}
+	return p.labelOf(key)
 }

@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +50,75 @@ func TestSums(t *testing.T) {
 		if name := fmt.Sprint("name", i); got[name] != (i+1)*each {
 			t.Errorf("%s has %d, want %d", name, got[name], (i+1)*each)
 		}
+	}
+}
+
+// oneRecord writes a record, as a recording needs one.
+func oneRecord(w *perfdata.Writer) { w.Write(0, &perfdata.FinishedRound{}) }
+
+// TestSumsOfOneTime adds sums, many of which have the same time. These are handed out in the order in which they were added.
+func TestSumsOfOneTime(t *testing.T) {
+	const times, each = 3, 200
+	sums := &Sums{}
+	var want strings.Builder
+	for n := range uint64(times * each) {
+		sums.Add(&Sum{Time: 1 + n%times, IP: n, Count: 1})
+		fmt.Fprintln(&want, n%each*times+n/each)
+	}
+	event := &perfdata.Event{Name: "cycles"}
+	var got strings.Builder
+	err := New(written(t, event, oneRecord), Options{Sums: sums}).Run(func(*Resolver) Handler {
+		return func(items []Item, out []byte) []byte {
+			for i := range items {
+				out = fmt.Appendln(out, items[i].Sample.IP)
+			}
+			return out
+		}
+	}, &got)
+	if err != nil || got.String() != want.String() {
+		t.Errorf("%v\n%s", err, got.String())
+	}
+}
+
+// TestSumLabels adds sums whose labels differ in one field from those of another sum, each twice. The labels of the second one are remembered.
+func TestSumLabels(t *testing.T) {
+	cgroup := "/docker/" + strings.Repeat("0123456789abcdef", 4)
+	tags := []SumTag{{"key", "value"}}
+	want := map[string]Sum{
+		"-1/-1 cpu -1":               {PID: -1, TID: -1, CPU: -1},
+		"10/10 :10 cpu -1":           {PID: 10, TID: 10, CPU: -1},
+		"10/10 name cpu -1":          {PID: 10, TID: 10, CPU: -1, Comm: "name"},
+		"10/10 :10 cpu 1":            {PID: 10, TID: 10, CPU: 1},
+		"10/10 :10 cpu -1 key=value": {PID: 10, TID: 10, CPU: -1, Tags: tags},
+		"10/10 :10 cpu -1 " + cgroup + " container=0123456789ab":           {PID: 10, TID: 10, CPU: -1, CgroupPath: cgroup},
+		"10/10 :10 cpu -1 " + cgroup + " key=value container=0123456789ab": {PID: 10, TID: 10, CPU: -1, CgroupPath: cgroup, Tags: tags},
+	}
+	sums := &Sums{}
+	for range 2 {
+		for _, s := range want {
+			s.Time, s.Count = 1, 1
+			sums.Add(&s)
+		}
+	}
+	p, err := New(written(t, &perfdata.Event{Name: "cycles"}, oneRecord), Options{Sums: sums}).Profile(
+		profile.Comm | profile.PID | profile.TID | profile.CPU | profile.Cgroup | profile.Other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range p.Samples() {
+		l := p.Labels()[s.Labels]
+		words := []string{fmt.Sprintf("%d/%d", l.PID, l.TID), p.Strings.At(l.Comm), fmt.Sprint("cpu ", l.CPU), p.Strings.At(l.Cgroup)}
+		for id := l.Tags; id != 0; id = p.Tags.At(id).Next {
+			words = append(words, p.Strings.At(p.Tags.At(id).Key)+"="+p.Strings.At(p.Tags.At(id).Value))
+		}
+		got := strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), " ")
+		if _, ok := want[got]; !ok || s.Count != 2 {
+			t.Errorf("%d sums have the labels %q", s.Count, got)
+		}
+		delete(want, got)
+	}
+	if len(want) > 0 {
+		t.Errorf("missing: %v", want)
 	}
 }
 
