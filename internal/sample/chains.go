@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf/ringbuf"
@@ -29,7 +30,8 @@ func ringSize(cpus int) uint32 {
 // crowdedRing reports whether more than a quarter of the ring buffer is used.
 func (g *generations) crowdedRing() bool { return g.ring.AvailableBytes() > g.ring.BufferSize()/4 }
 
-// readChains reads the chains that programs have found for the first time since the last call.
+// readChains reads the chains that programs have found for the first time since the last call. It leaves out context markers, which the kernel
+// puts into the callchains of some events, and the 0 in the place of the innermost frame.
 func (g *generations) readChains() error {
 	var record ringbuf.Record
 	g.ring.SetDeadline(time.Unix(1, 0)) // in the past, so that reads do not wait
@@ -48,24 +50,18 @@ func (g *generations) readChains() error {
 		if d.err != nil {
 			return fmt.Errorf("the BPF map %s: %w", sampleMapRing, d.err)
 		}
-		g.chains[generation].known[id] = addresses
+		g.chains[generation].known[id] = slices.DeleteFunc(addresses, func(a uint64) bool { return a == 0 || perfdata.IsContext(a) })
 	}
 }
 
-// appendChain appends the addresses of a chain. It leaves out context markers, which the kernel puts into the callchains of some events, and the 0 in
-// the place of the innermost frame. It returns false if the chain is unknown.
+// appendChain appends the addresses of a chain. It returns false if the chain is unknown.
 func (g *generations) appendChain(to []uint64, of int, id uint32) (all []uint64, ok bool) {
 	const none = 0
 	if id == none {
 		return to, true
 	}
 	addresses, ok := g.chains[of].known[id]
-	for _, a := range addresses {
-		if a != 0 && !perfdata.IsContext(a) {
-			to = append(to, a)
-		}
-	}
-	return to, ok
+	return append(to, addresses...), ok
 }
 
 // stackOf returns the stack of a sum, from the innermost frame on. It is valid until the next call. If the callers are unknown, it has only the
