@@ -144,11 +144,14 @@ func (b *bench) run() error {
 	if err := b.compareFloor(name, b.runs/5, stat(ofThreads...), "events", "threads", pid); err != nil {
 		return err
 	}
+	const shared = "the same, files shared by threads"
+	if err := b.compareFloor(shared, b.runs/5, stat(ofThreads...), "events", "-shared", "threads", pid); err != nil {
+		return err
+	}
 	if err := b.compareFloor(nameOfGroups, b.runs/5, stat(ofGroups...), "events", append([]string{"cgroups"}, groups.dirs()...)...); err != nil {
 		return err
 	}
-	return b.compareFloor("the same, files shared by threads", b.runs/5, stat(ofGroups...), "events",
-		append([]string{"-shared", "cgroups"}, groups.dirs()...)...)
+	return b.compareFloor(shared, b.runs/5, stat(ofGroups...), "events", append([]string{"-shared", "cgroups"}, groups.dirs()...)...)
 }
 
 // stat returns the arguments of stat that the bench uses.
