@@ -51,10 +51,11 @@ type pendingSum struct {
 	chain []uint64 // Kernel and User, each after its mark
 }
 
-// queuedSum is a sum with its place in the order of handing out: sums of one time come in the order in which they were added.
+// queuedSum is a sum with its place in the order of handing out: sums of one time come in the order in which they were added. Ordering looks
+// at no sum, as there can be many, each elsewhere in memory.
 type queuedSum struct {
 	time, number uint64
-	*pendingSum
+	sum          *pendingSum
 }
 
 // Add adds a copy of a sum. The copy shares the slice Tags.
@@ -122,7 +123,7 @@ func (q *sumQueue) upTo(time uint64, items []Item, flush func([]Item) ([]Item, e
 				return nil, err
 			}
 		}
-		items = q.sum(q.waiting[0].pendingSum, &q.records[len(items)], &q.samples[len(items)], items)
+		items = q.sum(q.waiting[0].sum, &q.records[len(items)], &q.samples[len(items)], items)
 		q.waiting[0], q.waiting = queuedSum{}, q.waiting[1:]
 	}
 	return items, nil
