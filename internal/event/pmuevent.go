@@ -12,7 +12,7 @@ import (
 func (p *parser) onPMUs(t *term) ([]Event, error) {
 	pmus, err := p.m.matchPMUs(t.head)
 	if err == errNoPMU {
-		return nil, p.failNearest(t.pos, t.head, p.m.pmuCandidates(), "this machine has no PMU %s", t.head)
+		return nil, p.failNearest(t.pos, t.head, p.m.pmuCandidates, "this machine has no PMU %s", t.head)
 	}
 	if err != nil {
 		return nil, p.fail(t.pos, "%w", err)
@@ -167,10 +167,11 @@ func (p *parser) applyOwn(e *Event, u *pmu, a param) error {
 func (p *parser) unknownParam(u *pmu, a param) error {
 	terms := append(u.formats(), configNames...)
 	terms = append(terms, commonParams...)
-	all := candidates(terms)
-	if !a.hasValue {
-		all = append(all, candidates(u.aliases())...)
-		all = append(all, u.vendorCandidates()...)
+	all := func() []candidate {
+		if a.hasValue {
+			return candidates(terms)
+		}
+		return slices.Concat(candidates(terms), candidates(u.aliases()), u.vendorCandidates())
 	}
 	if _, ok := genericNamed(u, a.key); ok && !a.hasValue {
 		return p.fail(a.pos, "%s is a generic event: no other terms of %s can be with it", a.key, u.name)
@@ -186,8 +187,7 @@ func (p *parser) unknownEvent(t *term) error {
 	if _, err := p.m.pmu(t.head); err == nil {
 		return p.isPMU(t)
 	}
-	// Metrics ask for many events that the machine lacks, and print no error: so its events are listed when the error is printed.
-	return &syntaxError{Input: p.in, Pos: t.pos, Msg: "there is no event " + t.head, nearest: func() []string { return nearest(t.head, p.m.allCandidates()) }}
+	return p.failNearest(t.pos, t.head, p.m.allCandidates, "there is no event %s", t.head)
 }
 
 func (p *parser) isPMU(t *term) error {

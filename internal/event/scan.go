@@ -21,9 +21,10 @@ func (s *scanner) fail(pos int, msg string, args ...any) error {
 	return &syntaxError{Input: s.in, Pos: pos, Msg: err.Error(), err: errors.Unwrap(err)}
 }
 
-// failNearest returns an error at a position, with the names that are nearest to the wrong one.
-func (s *scanner) failNearest(pos int, wrong string, all []candidate, msg string, args ...any) error {
-	return &syntaxError{Input: s.in, Pos: pos, Msg: fmt.Sprintf(msg, args...), nearest: func() []string { return nearest(wrong, all) }}
+// failNearest returns an error at a position, with the names that are nearest to the wrong one. It asks for all names when the error is printed:
+// metrics ask for many events that the machine lacks, and print no error.
+func (s *scanner) failNearest(pos int, wrong string, all func() []candidate, msg string, args ...any) error {
+	return &syntaxError{Input: s.in, Pos: pos, Msg: fmt.Sprintf(msg, args...), nearest: func() []string { return nearest(wrong, all()) }}
 }
 
 func (s *scanner) end() bool { return s.pos == len(s.in) }

@@ -128,7 +128,7 @@ func (p *parser) generic(t *term, e Event) ([]Event, error) {
 			return nil, err
 		}
 		if !ok {
-			return nil, p.failNearest(a.pos, a.key, candidates(commonParams),
+			return nil, p.failNearest(a.pos, a.key, func() []candidate { return candidates(commonParams) },
 				"%s has no term %s; its terms are %s", t.head, a.key, strings.Join(commonParams, ", "))
 		}
 		named = named || a.key == "name"

@@ -157,7 +157,7 @@ func (p *parser) tracepoint(t *term, full string) (Event, error) {
 			return Event{}, err
 		}
 		if !ok {
-			return Event{}, p.failNearest(a.pos, a.key, candidates(commonParams),
+			return Event{}, p.failNearest(a.pos, a.key, func() []candidate { return candidates(commonParams) },
 				"a tracepoint has no term %s; its terms are %s", a.key, strings.Join(commonParams, ", "))
 		}
 	}
@@ -188,24 +188,26 @@ func (p *parser) noTracepoint(t *term, name string, namePos int) error {
 	}
 	names, _ := p.m.Tracepoints()
 	if isGlob(t.head) || isGlob(name) {
-		return p.failNearest(t.pos, t.head+":"+name, candidates(names), "no tracepoint matches %s:%s", t.head, name)
+		return p.failNearest(t.pos, t.head+":"+name, func() []candidate { return candidates(names) }, "no tracepoint matches %s:%s", t.head, name)
 	}
 	if exists(p.m.tracing(), "events", t.head, name) {
 		return p.fail(namePos, "%s:%s can be traced, but perf events cannot count it", t.head, name)
 	}
 	if slices.Contains(systems, t.head) {
-		var all []candidate
-		for _, full := range p.m.tracepointsOf(t.head) {
-			all = append(all, candidate{full[len(t.head)+1:], full})
-		}
-		return p.failNearest(namePos, name, all, "%s has no tracepoint %s", t.head, name)
+		return p.failNearest(namePos, name, func() (all []candidate) {
+			for _, full := range p.m.tracepointsOf(t.head) {
+				all = append(all, candidate{full[len(t.head)+1:], full})
+			}
+			return all
+		}, "%s has no tracepoint %s", t.head, name)
 	}
-	var all []candidate
-	for _, full := range names {
-		all = append(all, candidate{full, full})
-		if _, short, _ := strings.Cut(full, ":"); short == name {
-			all = append(all, candidate{t.head + ":" + name, full}) // only the system is wrong
+	return p.failNearest(t.pos, t.head+":"+name, func() (all []candidate) {
+		for _, full := range names {
+			all = append(all, candidate{full, full})
+			if _, short, _ := strings.Cut(full, ":"); short == name {
+				all = append(all, candidate{t.head + ":" + name, full}) // only the system is wrong
+			}
 		}
-	}
-	return p.failNearest(t.pos, t.head+":"+name, all, "there are no tracepoints of %s", t.head)
+		return all
+	}, "there are no tracepoints of %s", t.head)
 }
