@@ -59,5 +59,12 @@ func (p *Profile) Detail(d Details) DetailsID {
 	return p.details.ID(d)
 }
 
-// Details returns the details with a number.
-func (p *Profile) Details(id DetailsID) Details { return p.details.At(id) }
+// Details returns the details with a number. They belong to the profile.
+func (p *Profile) Details(id DetailsID) *Details {
+	if id == 0 {
+		return &noDetails
+	}
+	return &p.details.All()[id]
+}
+
+var noDetails Details

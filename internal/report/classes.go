@@ -62,9 +62,9 @@ func newClasses(t *table) *classes {
 // propertiesOf returns the properties of the sample with an index in Profile.Samples.
 func (c *classes) propertiesOf(sample int) properties {
 	p, s := c.t.p, &c.t.p.Samples()[sample]
-	all := properties{labels: p.Labels()[s.Labels], frame: p.Frames()[s.Leaf], source: p.Frames()[s.Source], target: p.Frames()[s.Leaf],
+	all := properties{labels: &p.Labels()[s.Labels], frame: &p.Frames()[s.Leaf], source: &p.Frames()[s.Source], target: &p.Frames()[s.Leaf],
 		details: p.Details(s.Details)}
-	all.data = p.Frames()[all.details.Data]
+	all.data = &p.Frames()[all.details.Data]
 	quantum := cmp.Or(c.t.o.Quantum, DefaultQuantum)
 	all.time, all.nanoseconds = s.Time/quantum*quantum, c.t.o.Nanoseconds
 	if c.parent != nil {
@@ -88,7 +88,7 @@ func (c *classes) ofSample(sample int) uint32 {
 // ofFrame returns the class of a frame by the keys of frames.
 func (c *classes) ofFrame(id profile.FrameID) uint32 {
 	if c.byFrame[id] == 0 {
-		of := properties{frame: c.t.p.Frames()[id]}
+		of := properties{frame: &c.t.p.Frames()[id]}
 		c.byFrame[id] = 1 + c.classify(&c.frames, &of, func(s scope) bool { return s == ofFrame })
 	}
 	return c.byFrame[id] - 1

@@ -44,13 +44,13 @@ func (s *sum) subtract(o sum) {
 
 // node sums up the samples of the current class with this stack or with a stack that it is a caller of.
 type node struct {
-	used bool
-	top  bool // no node above has the same class
 	sum
 	first          int32 // 1 + the index of the earliest sample
 	height         int32 // nodes on the longest path down, this one included
 	depth          int32 // nodes on the path up, this one included
 	child, sibling profile.StackID
+	used           bool
+	top            bool // no node above has the same class
 }
 
 func newGatherer(t *table, rows rowMap, c *classes, position int) *gatherer {
@@ -138,7 +138,7 @@ func (g *gatherer) row(class uint32, frame profile.FrameID, sample int) *row {
 		r = g.rows[rowKey{class, of}]
 		if r == nil {
 			r = &row{properties: g.classes.propertiesOf(sample), values: make([]value, len(g.t.events)), first: math.MaxInt64}
-			r.frame = g.t.p.Frames()[frame]
+			r.frame = &g.t.p.Frames()[frame]
 			g.rows[rowKey{class, of}] = r
 		}
 		g.rowOf[of] = r
@@ -149,7 +149,7 @@ func (g *gatherer) row(class uint32, frame profile.FrameID, sample int) *row {
 		r.first, r.thread = s.First, s.Thread
 	}
 	if s.First > r.last { // as in perf, a thread that was renamed has its last name
-		r.last, r.labels = s.First, g.t.p.Labels()[s.Labels]
+		r.last, r.labels = s.First, &g.t.p.Labels()[s.Labels]
 	}
 	return r
 }

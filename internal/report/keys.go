@@ -14,16 +14,16 @@ import (
 
 // properties are what keys are computed from. Those of a row come from its first sample.
 type properties struct {
-	labels profile.Labels
+	labels *profile.Labels
 	time   int64 // start of its interval, in ns
 	parent profile.FunctionID
-	frame  profile.Frame
-	source profile.Frame // of a branch
-	target profile.Frame // of a branch
+	frame  *profile.Frame
+	source *profile.Frame // of a branch
+	target *profile.Frame // of a branch
 
-	details profile.Details
-	data    profile.Frame // what is at the data address
-	samples uint64        // of a row: its samples of the first event
+	details *profile.Details
+	data    *profile.Frame // what is at the data address
+	samples uint64         // of a row: its samples of the first event
 
 	nanoseconds bool // Options.Nanoseconds
 }
@@ -109,8 +109,8 @@ var keys = []*key{
 			return withoutDigits(p.Strings.At(of.labels.Comm))
 		},
 	},
-	dsoKey("dso", "Shared Object", ofFrame, func(of *properties) *profile.Frame { return &of.frame }),
-	symbolKey("symbol", "Symbol", ofFrame, func(of *properties) *profile.Frame { return &of.frame }),
+	dsoKey("dso", "Shared Object", ofFrame, func(of *properties) *profile.Frame { return of.frame }),
+	symbolKey("symbol", "Symbol", ofFrame, func(of *properties) *profile.Frame { return of.frame }),
 	threadKey("pid", "    Pid:Command"),
 	threadKey("tid", "    Tid:Command"),
 	{
@@ -176,23 +176,23 @@ var keys = []*key{
 	{
 		name: "symoff", title: "Symbol Offset", scope: ofFrame, needs: profile.Address,
 		identity: func(p *profile.Profile, b []byte, of *properties) []byte {
-			return number(symbolIdentity(p, b, &of.frame), of.frame.Address)
+			return number(symbolIdentity(p, b, of.frame), of.frame.Address)
 		},
 		text: func(p *profile.Profile, of *properties, _ int) string {
 			if of.frame.Function == 0 {
-				return symbolText(p, &of.frame)
+				return symbolText(p, of.frame)
 			}
-			return fmt.Sprintf("%s+%#x", symbolText(p, &of.frame), of.frame.Address-p.Functions.At(of.frame.Function).Start)
+			return fmt.Sprintf("%s+%#x", symbolText(p, of.frame), of.frame.Address-p.Functions.At(of.frame.Function).Start)
 		},
 	},
 	{
 		name: "symbol_size", title: "Symbol size", scope: ofFrame, width: 10,
-		identity: func(p *profile.Profile, b []byte, of *properties) []byte { return number(b, symbolSize(p, &of.frame)) },
+		identity: func(p *profile.Profile, b []byte, of *properties) []byte { return number(b, symbolSize(p, of.frame)) },
 		text: func(p *profile.Profile, of *properties, width int) string {
-			return fmt.Sprintf("%*d", width, symbolSize(p, &of.frame))
+			return fmt.Sprintf("%*d", width, symbolSize(p, of.frame))
 		},
 		compare: func(p *profile.Profile, a, b *properties) int {
-			return cmp.Compare(symbolSize(p, &b.frame), symbolSize(p, &a.frame))
+			return cmp.Compare(symbolSize(p, b.frame), symbolSize(p, a.frame))
 		},
 	},
 }

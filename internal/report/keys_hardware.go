@@ -91,9 +91,9 @@ var hardwareKeys = []*key{
 			if of.data.Function == 0 {
 				return fmt.Sprintf("[%c] %s", level(of.data.Kind), address(of.details.DataAddress))
 			}
-			return fmt.Sprintf("%s+%#x", symbolText(p, &of.data), of.details.DataOffset)
+			return fmt.Sprintf("%s+%#x", symbolText(p, of.data), of.details.DataOffset)
 		},
-		room: func(p *profile.Profile, of *properties) int { return dataRoom(p, &of.data) },
+		room: func(p *profile.Profile, of *properties) int { return dataRoom(p, of.data) },
 		compare: func(_ *profile.Profile, a, b *properties) int {
 			return compareAddresses(a.details.DataAddress, b.details.DataAddress)
 		},
@@ -105,9 +105,9 @@ var hardwareKeys = []*key{
 			if of.target.Function == 0 {
 				return fmt.Sprintf("[%c] %s", level(of.target.Kind), address(of.target.IP))
 			}
-			return symbolText(p, &of.target)
+			return symbolText(p, of.target)
 		},
-		room:    func(p *profile.Profile, of *properties) int { return dataRoom(p, &of.target) },
+		room:    func(p *profile.Profile, of *properties) int { return dataRoom(p, of.target) },
 		compare: func(_ *profile.Profile, a, b *properties) int { return compareAddresses(a.target.IP, b.target.IP) },
 	},
 	{
@@ -116,12 +116,12 @@ var hardwareKeys = []*key{
 			return number(number(b, of.data.Module), cacheLine(of))
 		},
 		text: dataLine,
-		room: func(p *profile.Profile, of *properties) int { return dataRoom(p, &of.data) + 1 },
+		room: func(p *profile.Profile, of *properties) int { return dataRoom(p, of.data) + 1 },
 		compare: func(p *profile.Profile, a, b *properties) int {
 			return cmp.Or(lastWithout(a.data.Module != 0, b.data.Module != 0, "", ""), compareAddresses(cacheLine(a), cacheLine(b)))
 		},
 	},
-	reversed(with(dsoKey("dso_daddr", "Data Object", ofSample, func(of *properties) *profile.Frame { return &of.data }), profile.DataAddress)),
+	reversed(with(dsoKey("dso_daddr", "Data Object", ofSample, func(of *properties) *profile.Frame { return of.data }), profile.DataAddress)),
 	sourceKey("mem", "Memory access", 39, true, perfdata.DataSource.LevelWords, perfdata.DataSource.Level),
 	sourceKey("snoop", "Snoop", 12, true, perfdata.DataSource.SnoopWords, perfdata.DataSource.Snoop),
 	sourceKey("tlb", "TLB access", 22, true, perfdata.DataSource.TLBWords, perfdata.DataSource.TLB),
@@ -131,10 +131,10 @@ var hardwareKeys = []*key{
 
 // branchKeys are the keys of branches. As in perf, files of sources come in the reverse order.
 var branchKeys = ofBranches(
-	reversed(dsoKey("dso_from", "Source Shared Object", ofSample, func(of *properties) *profile.Frame { return &of.source })),
-	branchSymbolKey("symbol_from", "Source Symbol", func(of *properties) *profile.Frame { return &of.source }),
-	reversed(dsoKey("dso_to", "Target Shared Object", ofSample, func(of *properties) *profile.Frame { return &of.target })),
-	branchSymbolKey("symbol_to", "Target Symbol", func(of *properties) *profile.Frame { return &of.target }),
+	reversed(dsoKey("dso_from", "Source Shared Object", ofSample, func(of *properties) *profile.Frame { return of.source })),
+	branchSymbolKey("symbol_from", "Source Symbol", func(of *properties) *profile.Frame { return of.source }),
+	reversed(dsoKey("dso_to", "Target Shared Object", ofSample, func(of *properties) *profile.Frame { return of.target })),
+	branchSymbolKey("symbol_to", "Target Symbol", func(of *properties) *profile.Frame { return of.target }),
 	flagKey("mispredict", "Branch Mispredicted", "N", "Y", func(d *profile.Details) bool { return d.Mispredicted }),
 	flagKey("in_tx", "Branch in transaction", ".", "T", func(d *profile.Details) bool { return d.InTX }),
 	flagKey("abort", "Transaction abort", ".", "A", func(d *profile.Details) bool { return d.Abort }),
@@ -199,7 +199,7 @@ func dataLine(p *profile.Profile, of *properties, _ int) string {
 	case of.data.Function == 0 || before > of.details.DataOffset:
 		return fmt.Sprintf("[%c] %s", level(of.data.Kind), address(cacheLine(of)))
 	}
-	return fmt.Sprintf("%s+%#x", symbolText(p, &of.data), of.details.DataOffset-before)
+	return fmt.Sprintf("%s+%#x", symbolText(p, of.data), of.details.DataOffset-before)
 }
 
 // dataRoom returns the width that perf reserves for an object in memory.
@@ -214,9 +214,9 @@ func dataRoom(p *profile.Profile, f *profile.Frame) int {
 func numberKey(name, title string, width int, needs profile.Keys, of func(*profile.Details) uint64) *key {
 	return &key{
 		name: name, title: title, scope: ofSample, needs: needs, width: width, fills: true,
-		identity: func(_ *profile.Profile, b []byte, p *properties) []byte { return number(b, of(&p.details)) },
-		text:     func(_ *profile.Profile, p *properties, _ int) string { return strconv.FormatUint(of(&p.details), 10) },
-		compare:  func(_ *profile.Profile, a, b *properties) int { return cmp.Compare(of(&b.details), of(&a.details)) },
+		identity: func(_ *profile.Profile, b []byte, p *properties) []byte { return number(b, of(p.details)) },
+		text:     func(_ *profile.Profile, p *properties, _ int) string { return strconv.FormatUint(of(p.details), 10) },
+		compare:  func(_ *profile.Profile, a, b *properties) int { return cmp.Compare(of(b.details), of(a.details)) },
 	}
 }
 
@@ -224,7 +224,7 @@ func numberKey(name, title string, width int, needs profile.Keys, of func(*profi
 func sumKey(name, title string, width int, of func(*profile.Details) uint64) *key {
 	k := numberKey(name, title, width, profile.Weight, of)
 	k.text = func(_ *profile.Profile, p *properties, _ int) string {
-		return strconv.FormatUint(of(&p.details)*p.samples, 10)
+		return strconv.FormatUint(of(p.details)*p.samples, 10)
 	}
 	return k
 }
@@ -232,7 +232,7 @@ func sumKey(name, title string, width int, of func(*profile.Details) uint64) *ke
 // pageKey returns a key for the size of a page. The smallest comes first.
 func pageKey(name, title string, width int, of func(*profile.Details) uint64) *key {
 	k := numberKey(name, title, width, profile.PageSize, of)
-	k.text = func(_ *profile.Profile, p *properties, _ int) string { return printable.PageSize(of(&p.details)) }
+	k.text = func(_ *profile.Profile, p *properties, _ int) string { return printable.PageSize(of(p.details)) }
 	return reversed(k)
 }
 
@@ -257,7 +257,7 @@ func sourceKey(name, title string, width int, fills bool, words func(perfdata.Da
 // flagKey returns a key for a flag of a branch.
 func flagKey(name, title, no, yes string, flag func(*profile.Details) bool) *key {
 	text := func(_ *profile.Profile, of *properties, _ int) string {
-		if flag(&of.details) {
+		if flag(of.details) {
 			return yes
 		}
 		return no

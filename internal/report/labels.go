@@ -34,7 +34,7 @@ func newLabelFrames(o *Options) labelFrames {
 func (l labelFrames) of(p *profile.Profile, s *profile.Sample) []flameName {
 	var names []flameName
 	for _, k := range l {
-		text := strings.TrimSuffix(strings.TrimSpace(k.text(p, &properties{labels: p.Labels()[s.Labels]}, 0)), ":") // threads without a name end in ":"
+		text := strings.TrimSuffix(strings.TrimSpace(k.text(p, &properties{labels: &p.Labels()[s.Labels]}, 0)), ":") // threads without a name end in ":"
 		frame := flameName{k.name + " " + text, "thread"}
 		switch k.name {
 		case "comm", "cgroup", "container": // their values need no title

@@ -63,7 +63,7 @@ func (c *column) arrange(t *table, a, b *row) int {
 		return lastWithout(resolved, other, "", "")
 	}
 	f, g := t.p.Functions.At(a.frame.Function), t.p.Functions.At(b.frame.Function)
-	return cmp.Or(lastWithout(a.frame.Module != 0, b.frame.Module != 0, moduleName(t.p, &a.frame), moduleName(t.p, &b.frame)),
+	return cmp.Or(lastWithout(a.frame.Module != 0, b.frame.Module != 0, moduleName(t.p, a.frame), moduleName(t.p, b.frame)),
 		cmp.Compare(f.Start, g.Start), cmp.Compare(f.End, g.End),
 		cmp.Compare(t.p.Strings.At(f.Name), t.p.Strings.At(g.Name))) // inlined functions have no addresses
 }

@@ -153,7 +153,7 @@ func Functions(p *profile.Profile, o *Options, event int) (rows []Row, all uint6
 		return nil, 0, err
 	}
 	for _, r := range t.rows {
-		f, v := &r.frame, &r.values[0]
+		f, v := r.frame, &r.values[0]
 		row := Row{Name: p.Strings.At(p.Functions.At(f.Function).Name), Module: moduleName(p, f), Function: f.Function, In: f.Module,
 			Inlined: f.Inlined, Samples: v.samples, Self: v.self, Total: v.total}
 		if f.Function == 0 {

@@ -13,13 +13,13 @@ func sourceKeys(full bool) []*key {
 		text := func(p *profile.Profile, of *properties, _ int) string { return sourceLine(p, frame(of), full) }
 		return textKey(&key{name: name, title: title, scope: scope, needs: profile.Line | profile.Address, fills: scope == ofSample, text: text})
 	}
-	file := func(p *profile.Profile, of *properties, _ int) string { return sourceFile(p, &of.frame, full) }
+	file := func(p *profile.Profile, of *properties, _ int) string { return sourceFile(p, of.frame, full) }
 	return append([]*key{
-		line("srcline", "Source:Line", ofFrame, func(of *properties) *profile.Frame { return &of.frame }),
+		line("srcline", "Source:Line", ofFrame, func(of *properties) *profile.Frame { return of.frame }),
 		textKey(&key{name: "srcfile", title: "Source File", scope: ofFrame, needs: profile.Line, text: file}),
 	}, ofBranches(
-		line("srcline_from", "From Source:Line", ofSample, func(of *properties) *profile.Frame { return &of.source }),
-		line("srcline_to", "To Source:Line", ofSample, func(of *properties) *profile.Frame { return &of.target }),
+		line("srcline_from", "From Source:Line", ofSample, func(of *properties) *profile.Frame { return of.source }),
+		line("srcline_to", "To Source:Line", ofSample, func(of *properties) *profile.Frame { return of.target }),
 	)...)
 }
 

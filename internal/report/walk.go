@@ -97,7 +97,7 @@ func (w *Walk) Table(number int, o *Options, zooms []Zoom) (*WalkTable, error) {
 	}
 	out := &WalkTable{t: t}
 	for _, r := range t.rows {
-		if t.shown(r) && !slices.ContainsFunc(byRow, func(z Zoom) bool { return moduleName(w.p, &r.frame) != z.name }) {
+		if t.shown(r) && !slices.ContainsFunc(byRow, func(z Zoom) bool { return moduleName(w.p, r.frame) != z.name }) {
 			out.Rows = append(out.Rows, &WalkRow{r, t})
 		}
 	}
@@ -208,7 +208,7 @@ func (r *WalkRow) Function() (WalkFunction, bool) {
 	if _, elided := r.t.o.elided()["symbol"]; !elided && !r.t.hasKey("symbol") {
 		return WalkFunction{}, false
 	}
-	return walkFunction(r.t.p, &r.r.frame), true
+	return walkFunction(r.t.p, r.r.frame), true
 }
 
 func walkFunction(p *profile.Profile, f *profile.Frame) WalkFunction {
@@ -280,7 +280,7 @@ func (r *WalkRow) ZoomFile() (Zoom, error) {
 	if !r.t.hasKey("dso", "symbol") {
 		return Zoom{}, fmt.Errorf("a row can be of several files: sort by dso or symbol first")
 	}
-	return Zoom{kind: zoomFile, name: moduleName(r.t.p, &r.r.frame)}, nil
+	return Zoom{kind: zoomFile, name: moduleName(r.t.p, r.r.frame)}, nil
 }
 
 // passes reports whether a zoom leaves a sample.
