@@ -29,6 +29,7 @@ func (r *Replay) Profile(keep profile.Keys) (*profile.Profile, error) {
 	if err := r.Run(newHandler, io.Discard); err != nil {
 		return nil, err
 	}
+	r.locations, r.resolvers, r.shift = &locations{}, nil, shift{} // completing the profile takes memory, too
 	return f.finish(), nil
 }
 
@@ -58,9 +59,10 @@ func (f *filler) finish() *profile.Profile {
 	unknown := uint64(0)
 	// The first part is taken as it is, so it should be the largest.
 	slices.SortFunc(f.parts, func(a, b *part) int { return cmp.Compare(len(b.own.Stacks.All()), len(a.own.Stacks.All())) })
-	for _, p := range f.parts {
-		f.p.Take(p.own)
+	for i, p := range f.parts {
+		f.parts[i] = nil // its caches are not needed any more
 		unknown += p.unknown
+		f.p.Take(p.own)
 	}
 	r.dsos = make(map[profile.ModuleID]*DSO, len(f.modules))
 	for d, id := range f.modules {
