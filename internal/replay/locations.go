@@ -21,7 +21,13 @@ const shardBits = 5
 type shard struct {
 	mu    sync.Mutex
 	count int
-	slots []*Location
+	slots []slot
+}
+
+// slot is a location with its hash: locations that differ are seldom compared, and each of them would be a cache miss.
+type slot struct {
+	hash uint64
+	*Location
 }
 
 func hashOf(space int32, addr uint64) uint64 {
@@ -38,9 +44,9 @@ func (t *locations) get(hash uint64, space int32, addr uint64, fill func(*Locati
 	if 4*s.count >= 3*len(s.slots) {
 		s.grow()
 	}
-	i := s.find(hash, space, addr)
-	if s.slots[i] != nil {
-		return s.slots[i]
+	at := s.find(hash, space, addr)
+	if at.Location != nil {
+		return at.Location
 	}
 	l := t.before.known(hash, space, addr)
 	if l == nil {
@@ -48,7 +54,7 @@ func (t *locations) get(hash uint64, space int32, addr uint64, fill func(*Locati
 		fill(l)
 	}
 	l.Index = t.count.Add(1) - 1
-	s.slots[i] = l
+	*at = slot{hash, l}
 	s.count++
 	return l
 }
@@ -62,26 +68,26 @@ func (t *locations) known(hash uint64, space int32, addr uint64) *Location {
 	if s.count == 0 {
 		return nil
 	}
-	return s.slots[s.find(hash, space, addr)]
+	return s.find(hash, space, addr).Location
 }
 
 // find returns the slot of a location, or the free slot for it.
-func (s *shard) find(hash uint64, space int32, addr uint64) uint64 {
+func (s *shard) find(hash uint64, space int32, addr uint64) *slot {
 	mask := uint64(len(s.slots) - 1)
 	i := hash >> shardBits & mask
-	for s.slots[i] != nil && (s.slots[i].Addr != addr || s.slots[i].space != space) {
+	for s.slots[i].Location != nil && (s.slots[i].hash != hash || s.slots[i].Addr != addr || s.slots[i].space != space) {
 		i = (i + 1) & mask
 	}
-	return i
+	return &s.slots[i]
 }
 
 func (s *shard) grow() {
 	old := s.slots
-	s.slots = make([]*Location, max(64, 2*len(old)))
+	s.slots = make([]slot, max(64, 2*len(old)))
 	clear(s.slots) // written before they are read, as in package profile
-	for _, l := range old {
-		if l != nil {
-			s.slots[s.find(hashOf(l.space, l.Addr), l.space, l.Addr)] = l
+	for _, known := range old {
+		if known.Location != nil {
+			*s.find(known.hash, known.space, known.Addr) = known
 		}
 	}
 }

@@ -372,7 +372,7 @@ func (p *part) frames(f Frame) []profile.FrameID {
 		p.remember(f, p.one[:])
 		return p.one[:]
 	}
-	ids := p.newFrames(f)
+	ids := p.newFrames(f, p.one[:0])
 	if p.bySymbol != nil && f.Symbol != nil && len(ids) == 1 {
 		p.bySymbol[f.Symbol] = symbolFrame{f.DSO, ids[0]}
 	}
@@ -398,7 +398,8 @@ func (p *part) remember(f Frame, ids []profile.FrameID) {
 	*known = knownFrame{f.IP, ids[len(ids)-1], inlined, exact, f.Return}
 }
 
-func (f *filler) newFrames(of Frame) []profile.FrameID {
+// newFrames appends the frames of a callchain entry to ids, as part.frames returns them.
+func (f *filler) newFrames(of Frame, ids []profile.FrameID) []profile.FrameID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l := of.Location
@@ -407,7 +408,6 @@ func (f *filler) newFrames(of Frame) []profile.FrameID {
 	if l.DSO != nil {
 		frame.Module = f.module(l.DSO)
 	}
-	var ids []profile.FrameID
 	for i := range l.Source.Inlined {
 		in := &l.Source.Inlined[i]
 		inner := frame
