@@ -21,7 +21,7 @@ type batch struct {
 // A batch is complete when it has batchSize records, or batchBytes bytes.
 const (
 	batchSize  = 1024
-	batchBytes = 256 << 10
+	batchBytes = 128 << 10
 )
 
 func (b *batch) reset() {
