@@ -119,8 +119,12 @@ type Handler func(items []Item, out []byte) []byte
 // manyEnded is the number of ended threads at which run drops those that had ended before.
 const manyEnded = 1024
 
-// pieceSize is the maximum number of records that a handler gets at a time without Options.Portion.
-const pieceSize = 64
+// A handler gets at most mostItems records at a time without Options.Portion, and at least leastItems of those that are there. Many at a time
+// are of few processes, and their callers are looked up once. Few in the end let all handlers end at the same time.
+const (
+	mostItems  = 128
+	leastItems = 16
+)
 
 // piece is a group of items with the output of a handler.
 type piece struct {
@@ -154,7 +158,7 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 	var failed, err error
 	// flush hands the items to the handlers and returns room for the next ones. The handlers are at work when it returns.
 	flush := func(items []Item) ([]Item, error) {
-		portion, size := max(1, len(items)), pieceSize
+		portion, size := max(1, len(items)), mostItems
 		if n := r.options.Portion; n > 0 {
 			portion, size = n, max(1, n/workers)
 		}
@@ -215,7 +219,7 @@ type shift struct {
 // begin waits for the end of the work before and begins with these items, in pieces of at most size.
 func (s *shift) begin(items []Item, size int) {
 	s.wait()
-	s.pieces = cut(items, size, s.pieces)
+	s.pieces = cut(items, len(s.handlers), size, s.pieces)
 	var next atomic.Int64
 	for _, h := range s.handlers[:min(len(s.handlers), len(s.pieces))] {
 		s.working.Go(func() {
@@ -237,15 +241,16 @@ func (s *shift) wait() {
 	s.pieces = s.pieces[:0]
 }
 
-// cut splits items into pieces of at most the given number. It reuses the buffers of the previous pieces.
-func cut(items []Item, most int, pieces []piece) []piece {
+// cut splits items into pieces for a number of handlers, each of at most the given number. Pieces become smaller towards the end. It reuses
+// the buffers of the previous pieces.
+func cut(items []Item, handlers, most int, pieces []piece) []piece {
 	pieces = pieces[:cap(pieces)]
 	n := 0
 	for ; len(items) > 0; n++ {
 		if n == len(pieces) {
 			pieces = append(pieces, piece{})
 		}
-		size := min(most, len(items))
+		size := min(most, max(leastItems, len(items)/(2*handlers)), len(items))
 		pieces[n].items, items = items[:size], items[size:]
 	}
 	return pieces[:n]
