@@ -3,9 +3,11 @@
  * Reads the sums of a generation and resets them to 0. Sums that stay 0 are not written again. Part of sample.bpf.c.
  *
  * The encoding of a sum:
- * - the number of samples, with flags for what follows in the lowest bits
+ * - a number with the ID of the user's callers, the number of samples if it is below 4, and flags for what follows. So
+ *   one sample of a user's function takes three bytes for all of it, as long as there are less than 65,536 chains
+ * - the number of samples, if it is 4 or more
  * - the subject, if it differs from the one before
- * - the callers in the kernel, and those of the user
+ * - the callers in the kernel, if there are any
  * - the innermost frame, as the difference to that of the last sum with callers in the kernel if this one has some, and
  *   otherwise to that of the last sum without
  * - the value, unless it is the number of samples times the period of the last sum that was written with a value
@@ -14,10 +16,15 @@
  */
 #pragma once
 
-/* Flags for what follows, below the number of samples. */
+/* Flags for what follows, in the lowest bits of the first number. */
 #define HAS_SUBJECT 1
 #define HAS_VALUE 2
-#define WHAT_BITS 2
+#define HAS_KERNEL 4
+/* Above the flags: the number of samples, or 0 if it follows. */
+#define COUNT_SHIFT 3
+#define MAX_COUNT 3
+/* Above that: the ID of the user's callers. */
+#define USER_SHIFT 5
 
 #define TIME_SHIFT 10
 
@@ -87,12 +94,18 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 	first = sum.first >> TIME_SHIFT;
 	e = &d->encoding;
 	e->size = 0;
-	what = sum.count << WHAT_BITS;
+	what = (__u64)key.user << USER_SHIFT;
+	if (sum.count <= MAX_COUNT)
+		what |= sum.count << COUNT_SHIFT;
+	if (key.kernel)
+		what |= HAS_KERNEL;
 	if (!same(&key.subject, &d->subject))
 		what |= HAS_SUBJECT;
 	if (sum.value != sum.count * d->period)
 		what |= HAS_VALUE;
 	encode(e, what);
+	if (sum.count > MAX_COUNT)
+		encode(e, sum.count);
 	if (what & HAS_SUBJECT) {
 		n = e->size;
 		if (n > MAX_NUMBER)
@@ -100,8 +113,8 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 		__builtin_memcpy(e->bytes + n, &key.subject, sizeof(key.subject));
 		e->size = n + sizeof(key.subject);
 	}
-	encode(e, key.kernel);
-	encode(e, key.user);
+	if (key.kernel)
+		encode(e, key.kernel);
 	ip = key.kernel ? &d->kernel_ip : &d->user_ip;
 	encode_signed(e, key.ip - *ip);
 	if (what & HAS_VALUE)

@@ -31,9 +31,9 @@ func TestAccessTags(t *testing.T) {
 		copy(bytes[v.Offset:][:v.Size], number[:])
 	}
 	var last drained
-	encoded, err := binary.Append(encode(nil, 1<<whatBits|hasSubject), binary.LittleEndian, &subject)
+	encoded, err := binary.Append(encode(nil, first(0, 1, hasSubject)), binary.LittleEndian, &subject)
 	check(t, err)
-	d := decoder{data: encode(encoded, 0, 0, 0, 0)}
+	d := decoder{data: encode(encoded, 0, 0)}
 	e := last.sum(&d)
 	check(t, d.err)
 	want := []replay.SumTag{{Key: "phys_addr", Value: "0xfedcba9876543210"}, {Key: "data_src", Value: "|OP STORE|LVL L1 hit|SNP N/A|TLB N/A|LCK Yes|BLK N/A"},

@@ -59,12 +59,18 @@ func (d *decoder) chain() (id, generation uint32, addresses []uint64) {
 	return uint32(told >> 1), uint32(told & 1), addresses
 }
 
-// Flags in the lowest bits of a sum's first number, below the number of samples: HAS_SUBJECT and HAS_VALUE of bpf/drain.h.
+// Flags in the lowest bits of a sum's first number: HAS_SUBJECT, HAS_VALUE and HAS_KERNEL of bpf/drain.h.
 const (
 	hasSubject = 1 << iota
 	hasValue
+	hasKernel
+)
 
-	whatBits = 2
+// What is above the flags of a sum's first number: COUNT_SHIFT, MAX_COUNT and USER_SHIFT of bpf/drain.h.
+const (
+	countShift = 3
+	mostCount  = 3 // a larger number of samples follows
+	userShift  = 5
 )
 
 // timeShift is TIME_SHIFT of bpf/drain.h: the time of a sum is in units of 1<<timeShift ns.
@@ -80,7 +86,10 @@ type drained struct {
 // sum decodes the next sum.
 func (last *drained) sum(d *decoder) (e entry) {
 	what := d.number()
-	e.Count = what >> whatBits
+	e.User, e.Count = uint32(what>>userShift), what>>countShift&mostCount
+	if e.Count == 0 {
+		e.Count = d.number()
+	}
 	if what&hasSubject != 0 {
 		if b := d.take(int(unsafe.Sizeof(last.subject))); b != nil {
 			if _, err := binary.Decode(b, binary.LittleEndian, &last.subject); err != nil {
@@ -89,10 +98,9 @@ func (last *drained) sum(d *decoder) (e entry) {
 		}
 	}
 	e.Subject = last.subject
-	e.Kernel, e.User = uint32(d.number()), uint32(d.number())
 	ip := &last.userIP
-	if e.Kernel != 0 {
-		ip = &last.kernelIP
+	if what&hasKernel != 0 {
+		e.Kernel, ip = uint32(d.number()), &last.kernelIP
 	}
 	*ip += uint64(d.signed())
 	e.Ip = *ip

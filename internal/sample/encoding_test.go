@@ -54,25 +54,32 @@ func TestDecodeChain(t *testing.T) {
 	}
 }
 
+// first returns the first number of a sum.
+func first(user uint32, count, flags uint64) uint64 {
+	return uint64(user)<<userShift | count<<countShift | flags
+}
+
 // TestDecodeSums decodes sums that encode all fields, and sums that repeat fields of the one before.
 func TestDecodeSums(t *testing.T) {
 	subject := sampleSubject{Pid: 12, Tid: 13, Priority: -1, WakerComm: [16]int8{'w'}}
 	var last drained
-	b := encode(nil, 3<<whatBits|hasSubject|hasValue)
+	b := encode(nil, first(2, 0, hasSubject|hasValue|hasKernel), 4)
 	b, err := binary.Append(b, binary.LittleEndian, &subject)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b = encode(b, 1, 2, zigzag(-4096), 300, zigzag(5000))
-	b = encode(b, 2<<whatBits, 0, 2, zigzag(0x1000), zigzag(-1))
-	b = encode(b, 1<<whatBits, 3, 0, zigzag(-16), zigzag(0))
-	b = encode(b, 1<<whatBits, 0, 0, zigzag(-16), zigzag(0))
+	b = encode(b, 1, zigzag(-4096), 400, zigzag(5000))
+	b = encode(b, first(2, 3, 0), zigzag(0x1000), zigzag(-1))
+	b = encode(b, first(0, 1, hasKernel), 3, zigzag(-16), zigzag(0))
+	b = encode(b, first(0, 1, 0), zigzag(-16), zigzag(0))
+	b = encode(b, first(1<<32-1, 1, 0), zigzag(0), zigzag(0))
 	d := decoder{data: b}
 	want := []entry{
-		{sampleKey: sampleKey{Ip: ^uint64(4095), Kernel: 1, User: 2, Subject: subject}, sampleSum: sampleSum{Count: 3, Value: 300, First: 5000 << timeShift}},
-		{sampleKey: sampleKey{Ip: 0x1000, User: 2, Subject: subject}, sampleSum: sampleSum{Count: 2, Value: 200, First: 4999 << timeShift}},
+		{sampleKey: sampleKey{Ip: ^uint64(4095), Kernel: 1, User: 2, Subject: subject}, sampleSum: sampleSum{Count: 4, Value: 400, First: 5000 << timeShift}},
+		{sampleKey: sampleKey{Ip: 0x1000, User: 2, Subject: subject}, sampleSum: sampleSum{Count: 3, Value: 300, First: 4999 << timeShift}},
 		{sampleKey: sampleKey{Ip: ^uint64(4095) - 16, Kernel: 3, Subject: subject}, sampleSum: sampleSum{Count: 1, Value: 100, First: 4999 << timeShift}},
 		{sampleKey: sampleKey{Ip: 0x1000 - 16, Subject: subject}, sampleSum: sampleSum{Count: 1, Value: 100, First: 4999 << timeShift}},
+		{sampleKey: sampleKey{Ip: 0x1000 - 16, User: 1<<32 - 1, Subject: subject}, sampleSum: sampleSum{Count: 1, Value: 100, First: 4999 << timeShift}},
 	}
 	for _, want := range want {
 		if got := last.sum(&d); !reflect.DeepEqual(got, want) || d.err != nil {
@@ -86,7 +93,7 @@ func TestDecodeSums(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(nil, 7<<1|1, zigzag(-0x7e000000), zigzag(16), zigzag(-32)))
-	f.Add(encode(nil, 2<<whatBits, 1, 0, zigzag(-4096), zigzag(-1)))
+	f.Add(encode(nil, first(1, 2, hasKernel), 1, zigzag(-4096), zigzag(-1)))
 	f.Add(append(encode(nil, hasSubject|hasValue), make([]byte, 100)...))
 	f.Add([]byte{7})
 	f.Fuzz(func(t *testing.T, b []byte) {
