@@ -7,7 +7,7 @@
  * There are two generations of maps. The program fills one, while the user side reads the other and resets it to 0.
  *
  * What leaves the kernel is encoded to be short (encode.h): the callers of a sample go through a ring buffer when they
- * are first met, and on_drain (drain.h) writes sums when they are read.
+ * are first met, in parts that other callers share, and on_drain (drain.h) writes sums when they are read.
  *
  * Needs Linux 5.15.
  */
@@ -99,13 +99,13 @@ struct {
 } scratch SEC(".maps");
 
 /*
- * chain is the callers in one part of a stack, the kernel's or the user's. It does not have the innermost frame of the
- * whole stack, so samples at different instructions of a function have the same chain.
+ * chain is the callers in one half of a stack, the kernel's or the user's, or a part of such a chain. It does not have
+ * the innermost frame of the whole stack, so samples at different instructions of a function have the same chain.
  */
 struct chain {
 	__u64 check; /* another hash, to detect collisions */
 	__u32 id;
-	__u32 written; /* its frames are or were in the ring buffer */
+	__u32 written; /* it is or was in the ring buffer */
 };
 
 /* Keyed by hash. */
@@ -123,18 +123,42 @@ struct {
 	__array(values, struct chains_of_generation);
 } chains SEC(".maps");
 
-__u32 last_chain = 0; /* the last ID that was given */
+/* The last IDs that were given to chains and to parts. */
+__u32 last_chain = 0;
+__u32 last_part = 0;
 
 /*
- * Chains that are met for the first time. A record has twice the ID plus the generation, the number of frames, and each
- * frame as the difference to the one before. Some frames are 0 or context marks.
+ * A chain is written as its parts, and each part only once: most new chains differ from known ones in some of their
+ * parts. A part has PART_FRAMES frames, counted from the outermost one of the chain; the innermost part can have less.
  */
+#define PART_FRAMES 8
+#define MAX_PARTS ((MAX_FRAMES + PART_FRAMES - 1) / PART_FRAMES)
+
+/* The first value of a hash, so that entries of different kinds with the same frames differ. */
+enum seed {
+	KERNEL_CHAIN,
+	USER_CHAIN,
+	PART,
+};
+
+/*
+ * Chains and parts that are met for the first time. A record begins with the ID, shifted by RECORD_SHIFT, and the flags.
+ * A chain has the IDs of its parts, the innermost first. A part has each frame as the difference to the one before. Some
+ * frames are context marks. The parts of a chain are in the buffer before it.
+ */
+#define IN_GENERATION_1 1
+#define IS_PART 2
+#define RECORD_SHIFT 2
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } ring SEC(".maps");
 
-/* Programs that can interrupt each other. */
+/*
+ * Programs that can interrupt each other. Each has an encoding for chains. The one for their parts, which it writes in
+ * between, is at the index plus ENCODERS.
+ */
 enum encoder {
 	ON_SAMPLE,
 	ON_SWITCH,
@@ -143,7 +167,7 @@ enum encoder {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, ENCODERS);
+	__uint(max_entries, 2 * ENCODERS);
 	__type(key, __u32);
 	__type(value, struct encoding);
 } encodings SEC(".maps");
@@ -343,49 +367,108 @@ enum {
 	COLLISION = -2,
 };
 
+/* put writes a record to the ring buffer. */
+static __always_inline int put(struct encoding *e)
+{
+	__u32 n = e->size, i;
+
+	if (n > MAX_ENCODED)
+		return NO_ROOM;
+	for (i = 0; i < 4; i++) /* in an NMI, it fails while another CPU writes */
+		if (!bpf_ringbuf_output(&ring, e->bytes, n, BPF_RB_NO_WAKEUP))
+			return 0;
+	return NO_ROOM;
+}
+
+/* enter returns the entry of a chain or part. A new one gets an ID. It returns NULL if there is no room. */
+static __always_inline struct chain *enter(void *map, __u64 hash, __u64 check, __u32 *last, __u32 g)
+{
+	struct chain *known = bpf_map_lookup_elem(map, &hash), fresh = { .check = check };
+
+	if (known)
+		return known;
+	fresh.id = __sync_fetch_and_add(last, 1) + 1;
+	if (!bpf_map_update_elem(map, &hash, &fresh, BPF_NOEXIST)) /* if it fails, another CPU may have been faster */
+		add(&fill_of(g)->chains, 1);
+	return bpf_map_lookup_elem(map, &hash);
+}
+
 /*
- * write_chain writes a chain to the ring buffer: its ID, then the difference of each address from the one before. It is
- * a global function, so the verifier checks it once. The loop of such a function must have no branch except the one to
- * its end.
+ * keep_part returns the ID of a part of a chain, NO_ROOM or COLLISION. It writes the part to the ring buffer unless that
+ * was done. It is a global function, so the verifier checks it once. The loops of such a function must have no branch
+ * except the one to their end.
  */
-__noinline int write_chain(struct frames *f, __u32 id, __u32 encoder)
+__noinline int keep_part(struct frames *f, __u64 first, __u32 size, __u32 g, __u32 encoder)
 {
 	struct encoding *e = bpf_map_lookup_elem(&encodings, &encoder);
-	__u64 before = 0;
-	__u32 n, i, taken;
-	long err;
+	void *map = bpf_map_lookup_elem(&chains, &g);
+	__u64 hash = PART, check = 1, before = 0;
+	struct chain *known;
+	__u64 *ips;
+	__u32 i;
+
+	if (!f || !e || !map || first > MAX_FRAMES - PART_FRAMES) /* only the innermost part has less frames */
+		return NO_ROOM;
+	ips = f->ips + first;
+	for (i = 0; i < PART_FRAMES && i < size; i++) {
+		hash = mix(hash, ips[i]);
+		check = mix_check(check, ips[i]);
+	}
+	known = enter(map, hash, check, &last_part, g);
+	if (!known)
+		return NO_ROOM;
+	if (known->check != check)
+		return COLLISION;
+	if (known->written)
+		return known->id;
+	e->size = 0;
+	encode(e, (__u64)known->id << RECORD_SHIFT | IS_PART | (g & IN_GENERATION_1));
+	for (i = 0; i < PART_FRAMES && i < size; i++) {
+		encode_signed(e, ips[i] - before);
+		before = ips[i];
+	}
+	if (put(e))
+		return NO_ROOM;
+	known->written = 1;
+	return known->id;
+}
+
+/* write_chain writes a chain to the ring buffer, after its parts. It returns 0, NO_ROOM or COLLISION. */
+__noinline int write_chain(struct frames *f, __u32 id, __u32 g, __u32 encoder)
+{
+	struct encoding *e = bpf_map_lookup_elem(&encodings, &encoder);
+	__u32 n, i, first, size;
+	int part;
 
 	if (!f || !e)
 		return NO_ROOM;
 	n = f->n;
-	taken = f->ips[0] ? 0 : f->ips[1] ? 1 : 2; /* by take_innermost */
+	first = f->ips[0] ? 0 : f->ips[1] ? 1 : 2; /* by take_innermost */
+	size = (n - first - 1) % PART_FRAMES + 1;
 	e->size = 0;
-	encode(e, id);
-	for (i = taken; i < MAX_FRAMES && i < n; i++) {
-		encode_signed(e, f->ips[i] - before);
-		before = f->ips[i];
+	encode(e, (__u64)id << RECORD_SHIFT | (g & IN_GENERATION_1));
+	for (i = 0; i < MAX_PARTS && first < n; i++) {
+		part = keep_part(f, first, size, g, encoder + ENCODERS);
+		if (part < 0)
+			return part;
+		encode(e, part);
+		first += size;
+		size = PART_FRAMES;
 	}
-	n = e->size;
-	if (n > MAX_ENCODED)
-		return NO_ROOM;
-	for (i = 0; i < 4; i++) { /* in an NMI, it fails while another CPU writes */
-		err = bpf_ringbuf_output(&ring, e->bytes, n, BPF_RB_NO_WAKEUP);
-		if (!err)
-			return 0;
-	}
-	return NO_ROOM;
+	return put(e);
 }
 
 /*
- * keep_chain returns the ID of a chain of the kernel or the user, NO_CHAIN, NO_ROOM or COLLISION. If the ring buffer
- * has no room for the chain, it is written the next time.
+ * keep_chain returns the ID of a chain of the kernel or the user, NO_CHAIN, NO_ROOM or COLLISION. If there is no room
+ * to write the chain, it is written the next time.
  */
-__noinline int keep_chain(struct frames *f, __u32 user, __u32 g, __u32 encoder)
+__noinline int keep_chain(struct frames *f, __u32 seed, __u32 g, __u32 encoder)
 {
-	__u64 hash = user, check = 1;
+	__u64 hash = seed, check = 1;
 	struct chain *known;
 	__u32 n, i;
 	void *map;
+	int err;
 
 	if (!f)
 		return NO_CHAIN;
@@ -399,20 +482,17 @@ __noinline int keep_chain(struct frames *f, __u32 user, __u32 g, __u32 encoder)
 		hash = mix(hash, f->ips[i]);
 		check = mix_check(check, f->ips[i]);
 	}
-	known = bpf_map_lookup_elem(map, &hash);
-	if (!known) {
-		struct chain fresh = { .check = check };
-
-		fresh.id = __sync_fetch_and_add(&last_chain, 1) + 1;
-		if (!bpf_map_update_elem(map, &hash, &fresh, BPF_NOEXIST)) /* if it fails, another CPU may have been faster */
-			add(&fill_of(g)->chains, 1);
-		known = bpf_map_lookup_elem(map, &hash);
-		if (!known)
-			return NO_ROOM;
-	}
+	known = enter(map, hash, check, &last_chain, g);
+	if (!known)
+		return NO_ROOM;
 	if (known->check != check)
 		return COLLISION;
-	if (!known->written && !write_chain(f, known->id << 1 | (g & 1), encoder))
+	if (known->written)
+		return known->id;
+	err = write_chain(f, known->id, g, encoder);
+	if (err == COLLISION)
+		return COLLISION;
+	if (!err)
 		known->written = 1;
 	return known->id;
 }
@@ -446,8 +526,8 @@ static __always_inline void keep_stack(struct key *key, struct stack *s, __u32 e
 	if (s->kernel.n == MAX_FRAMES || end != UNWIND_OUTERMOST)
 		add(&c->truncated, 1);
 	ip = s->kernel.n ? take_innermost(s->kernel.ips) : take_innermost(s->user.ips);
-	kernel = keep_chain(&s->kernel, 0, g, encoder);
-	user = keep_chain(&s->user, 1, g, encoder);
+	kernel = keep_chain(&s->kernel, KERNEL_CHAIN, g, encoder);
+	user = keep_chain(&s->user, USER_CHAIN, g, encoder);
 	if (kernel >= 0 && user >= 0) {
 		key->ip = ip;
 		key->kernel = kernel;

@@ -30,8 +30,7 @@ func ringSize(cpus int) uint32 {
 // crowdedRing reports whether more than a quarter of the ring buffer is used.
 func (g *generations) crowdedRing() bool { return g.ring.AvailableBytes() > g.ring.BufferSize()/4 }
 
-// readChains reads the chains that programs have found for the first time since the last call. It leaves out context markers, which the kernel
-// puts into the callchains of some events, and the 0 in the place of the innermost frame.
+// readChains reads the chains that programs have found for the first time since the last call, and their parts.
 func (g *generations) readChains() error {
 	var record ringbuf.Record
 	g.ring.SetDeadline(time.Unix(1, 0)) // in the past, so that reads do not wait
@@ -46,11 +45,23 @@ func (g *generations) readChains() error {
 		const header = 8 // BPF_RINGBUF_HDR_SZ
 		g.bytes += uint64(header + (len(record.RawSample)+7)&^7)
 		d := decoder{data: record.RawSample}
-		id, generation, addresses := d.chain()
+		id, flags := d.header()
+		g.chains[flags&inGeneration1].readChain(id, flags, &d)
 		if d.err != nil {
 			return fmt.Errorf("the BPF map %s: %w", sampleMapRing, d.err)
 		}
-		g.chains[generation].known[id] = slices.DeleteFunc(addresses, func(a uint64) bool { return a == 0 || perfdata.IsContext(a) })
+	}
+}
+
+// readChain reads the rest of a record about a chain or a part. It leaves out context markers, which the kernel puts into the callchains of some
+// events, and 0. A chain with a part that is not known stays unknown.
+func (t *table) readChain(id uint32, flags uint64, d *decoder) {
+	if flags&isPart != 0 {
+		t.parts[id] = slices.DeleteFunc(d.part(), func(a uint64) bool { return a == 0 || perfdata.IsContext(a) })
+		return
+	}
+	if addresses, ok := d.chain(t.parts); ok {
+		t.known[id] = addresses
 	}
 }
 

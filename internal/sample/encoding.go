@@ -48,15 +48,40 @@ func (d *decoder) signed() int64 {
 	return int64(n>>1) ^ -int64(n&1)
 }
 
-// chain returns the chain that all the data is, with its ID and the generation that it belongs to.
-func (d *decoder) chain() (id, generation uint32, addresses []uint64) {
-	told := d.number()
-	addresses = make([]uint64, 0, len(d.data)/2)
+// Flags of a record of the ring buffer, and what its ID is shifted by: IN_GENERATION_1, IS_PART and RECORD_SHIFT of bpf/sample.bpf.c.
+const (
+	inGeneration1 = 1 << iota
+	isPart
+
+	recordShift = 2
+)
+
+// header returns the ID and the flags with which a record of the ring buffer begins.
+func (d *decoder) header() (id uint32, flags uint64) {
+	n := d.number()
+	return uint32(n >> recordShift), n & (1<<recordShift - 1)
+}
+
+// part returns the addresses that are the rest of a record of a part.
+func (d *decoder) part() []uint64 {
+	addresses := make([]uint64, 0, len(d.data))
 	for address := uint64(0); len(d.data) > 0; {
 		address += uint64(d.signed())
 		addresses = append(addresses, address)
 	}
-	return uint32(told >> 1), uint32(told & 1), addresses
+	return addresses
+}
+
+// chain returns the addresses of the parts whose IDs are the rest of a record of a chain. It returns false if a part is unknown.
+func (d *decoder) chain(parts map[uint32][]uint64) (addresses []uint64, ok bool) {
+	for len(d.data) > 0 {
+		part, ok := parts[uint32(d.number())]
+		if !ok {
+			return nil, false
+		}
+		addresses = append(addresses, part...)
+	}
+	return addresses, true
 }
 
 // Flags in the lowest bits of a sum's first number: HAS_SUBJECT, HAS_VALUE and HAS_KERNEL of bpf/drain.h.

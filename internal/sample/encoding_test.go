@@ -45,12 +45,38 @@ func TestDecodeNumbers(t *testing.T) {
 	}
 }
 
-func TestDecodeChain(t *testing.T) {
-	kernel := uint64(0xffffffff81000000)
-	d := decoder{data: encode(nil, 7<<1|1, zigzag(int64(kernel)), zigzag(16), zigzag(-32))}
-	id, generation, addresses := d.chain()
-	if want := []uint64{kernel, kernel + 16, kernel - 16}; d.err != nil || id != 7 || generation != 1 || !slices.Equal(addresses, want) {
-		t.Errorf("%d of generation %d: %#x, not %#x: %v", id, generation, addresses, want, d.err)
+// read reads a record of the ring buffer.
+func (t *table) read(record []byte) error {
+	d := decoder{data: record}
+	id, flags := d.header()
+	t.readChain(id, flags, &d)
+	return d.err
+}
+
+func emptyTable() *table {
+	return &table{known: make(map[uint32][]uint64), parts: make(map[uint32][]uint64)}
+}
+
+// TestReadChains reads chains of parts that are and are not known. A part and a chain can have the same ID.
+func TestReadChains(t *testing.T) {
+	kernel, mark := int64(-0x7f000000), int64(-128) // PERF_CONTEXT_KERNEL
+	all := emptyTable()
+	for _, record := range [][]byte{
+		encode(nil, 1<<recordShift|isPart, zigzag(0x401000), zigzag(16), zigzag(-32)),
+		encode(nil, 2<<recordShift|isPart|inGeneration1, zigzag(0), zigzag(mark), zigzag(kernel-mark), zigzag(8)),
+		encode(nil, 1<<recordShift, 2, 1),
+		encode(nil, 2<<recordShift, 1),
+		encode(nil, 3<<recordShift, 1, 3),
+		encode(nil, 4<<recordShift),
+	} {
+		check(t, all.read(record))
+	}
+	outer, inner := []uint64{0x401000, 0x401010, 0x400ff0}, []uint64{uint64(kernel), uint64(kernel + 8)}
+	if want := map[uint32][]uint64{1: slices.Concat(inner, outer), 2: outer, 4: nil}; !reflect.DeepEqual(all.known, want) {
+		t.Errorf("%#x, not %#x", all.known, want)
+	}
+	if err := all.read([]byte{isPart<<3 | 1}); err != errShort {
+		t.Errorf("a record that ends early: %v", err)
 	}
 }
 
@@ -92,14 +118,20 @@ func TestDecodeSums(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add(encode(nil, 7<<1|1, zigzag(-0x7e000000), zigzag(16), zigzag(-32)))
+	f.Add(encode(nil, 7<<recordShift|isPart|inGeneration1, zigzag(-0x7e000000), zigzag(16), zigzag(-32)))
+	f.Add(encode(nil, 7<<recordShift, 1, 1))
+	f.Add(encode(nil, 7<<recordShift, 1, 2))
 	f.Add(encode(nil, first(1, 2, hasKernel), 1, zigzag(-4096), zigzag(-1)))
 	f.Add(append(encode(nil, hasSubject|hasValue), make([]byte, 100)...))
 	f.Add([]byte{7})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d := decoder{data: b}
-		if _, _, addresses := d.chain(); len(addresses) > len(b) {
-			t.Errorf("%d addresses in %d bytes", len(addresses), len(b))
+		all := emptyTable()
+		all.parts[1] = []uint64{0x401000}
+		all.read(b) // its errors are not of interest
+		for _, addresses := range all.known {
+			if len(addresses) > len(b) {
+				t.Errorf("%d addresses of parts with one address, in %d bytes", len(addresses), len(b))
+			}
 		}
 		var last drained
 		for d := (decoder{data: b}); len(d.data) > 0; {

@@ -36,6 +36,7 @@ type table struct {
 	*ebpf.Map
 	count uint64              // number of entries from earlier times
 	known map[uint32][]uint64 // chains that were read, by ID
+	parts map[uint32][]uint64 // parts of chains that were read, by ID
 }
 
 func (t *table) size() uint64 { return uint64(t.MaxEntries()) }
@@ -51,7 +52,7 @@ func (g *generations) newTable(of string, entries uint32) (*table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a BPF map for %d %s: %w", entries, of, err)
 	}
-	return &table{Map: m, known: make(map[uint32][]uint64)}, nil
+	return &table{Map: m, known: make(map[uint32][]uint64), parts: make(map[uint32][]uint64)}, nil
 }
 
 // makeTables creates the maps of the first generation. The second one has none before programs are to fill it.

@@ -171,6 +171,7 @@ const (
 	sampleVarIsArm64         = "is_arm64"
 	sampleVarKernelStacks    = "kernel_stacks"
 	sampleVarLastChain       = "last_chain"
+	sampleVarLastPart        = "last_part"
 	sampleVarLostProcesses   = "lost_processes"
 	sampleVarLostTargets     = "lost_targets"
 	sampleVarLostWaits       = "lost_waits"
@@ -303,6 +304,7 @@ type sampleVariableSpecs struct {
 	IsArm64         *ebpf.VariableSpec `ebpf:"is_arm64"`
 	KernelStacks    *ebpf.VariableSpec `ebpf:"kernel_stacks"`
 	LastChain       *ebpf.VariableSpec `ebpf:"last_chain"`
+	LastPart        *ebpf.VariableSpec `ebpf:"last_part"`
 	LostProcesses   *ebpf.VariableSpec `ebpf:"lost_processes"`
 	LostTargets     *ebpf.VariableSpec `ebpf:"lost_targets"`
 	LostWaits       *ebpf.VariableSpec `ebpf:"lost_waits"`
@@ -417,6 +419,7 @@ type sampleVariables struct {
 	IsArm64         *ebpf.Variable `ebpf:"is_arm64"`
 	KernelStacks    *ebpf.Variable `ebpf:"kernel_stacks"`
 	LastChain       *ebpf.Variable `ebpf:"last_chain"`
+	LastPart        *ebpf.Variable `ebpf:"last_part"`
 	LostProcesses   *ebpf.Variable `ebpf:"lost_processes"`
 	LostTargets     *ebpf.Variable `ebpf:"lost_targets"`
 	LostWaits       *ebpf.Variable `ebpf:"lost_waits"`
