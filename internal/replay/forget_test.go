@@ -32,7 +32,7 @@ func TestForget(t *testing.T) {
 			exec(base+0x1000, "/libc.so")
 			exec(base+0x2000, "//anon")
 			w.Write(0, &perfdata.Fork{PID: at.PID, TID: at.PID + processes, ParentPID: at.PID, ParentTID: at.PID, SampleID: at})
-			sums.Add(&Sum{Time: at.Time, PID: at.PID, TID: at.TID, IP: base + 1, User: []uint64{base + 1, base + 0x1001, base + 0x2001, base + 0x9001},
+			sums.Add(&Sum{Time: at.Time, PID: at.PID, TID: at.TID, IP: base + 1, User: []uint64{base + 0x1001, base + 0x2001, base + 0x9001},
 				Count: 1, Interval: uint32(i / each), Comm: "short"})
 			for _, tid := range []int32{at.PID, at.PID + processes} { // the first thread before the other one
 				w.Write(0, &perfdata.Exit{PID: at.PID, TID: tid, ParentPID: 1, ParentTID: 1, SampleID: at})

@@ -16,8 +16,8 @@ type Sum struct {
 	PID, TID     int32  // -1 if samples of several were added up
 	CPU          int32  // -1 if samples of several CPUs were added up
 	Cgroup       uint64
-	IP           uint64
-	Kernel, User []uint64 // the stack, innermost frame first
+	IP           uint64   // the innermost frame
+	Kernel, User []uint64 // its callers, the innermost first
 	Count        uint64   // number of samples; 0 only states that Interval has begun
 	Value        uint64   // the sum of the periods
 	Interval     uint32   // interval of the samples, from 0
@@ -40,43 +40,43 @@ type Sums struct {
 
 	mu    sync.Mutex
 	added []queuedSum
-	sums  []pendingSum // free space for sums
-	ips   []uint64     // free space for callchains
-	count uint64       // number of sums so far
-}
-
-// pendingSum is a sum that was not handed out yet.
-type pendingSum struct {
-	Sum
-	chain []uint64 // Kernel and User, each after its mark
+	sums  []Sum  // free space for sums
+	count uint64 // number of sums so far
 }
 
 // queuedSum is a sum with its place in the order of handing out: sums of one time come in the order in which they were added. Ordering looks
 // at no sum, as there can be many, each elsewhere in memory.
 type queuedSum struct {
 	time, number uint64
-	sum          *pendingSum
+	sum          *Sum
 }
 
-// Add adds a copy of a sum. The copy shares the slice Tags.
+// Add adds a copy of a sum, which shares its slices: they must not change any more.
 func (s *Sums) Add(sum *Sum) {
 	const room = 256
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.sums) == 0 {
-		s.sums = make([]pendingSum, room)
+		s.sums = make([]Sum, room)
 	}
 	p := &s.sums[0]
 	s.sums = s.sums[1:]
-	if need := len(sum.Kernel) + len(sum.User) + 2; cap(s.ips)-len(s.ips) < need {
-		s.ips = make([]uint64, 0, max(32*room, need))
-	}
-	start := len(s.ips)
-	s.ips = perfdata.AppendCallchain(s.ips, sum.Kernel, sum.User)
-	p.Sum, p.chain = *sum, s.ips[start:len(s.ips):len(s.ips)]
-	p.Kernel, p.User = nil, nil
+	*p = *sum
 	s.added = append(s.added, queuedSum{sum.Time, s.count, p})
 	s.count++
+}
+
+// appendCallchain appends the innermost frame and its callers to a callchain.
+func (s *Sum) appendCallchain(chain []uint64) []uint64 {
+	switch {
+	case s.IP == 0:
+		return perfdata.AppendCallchain(chain, s.Kernel, s.User)
+	case int64(s.IP) < 0: // the kernel has the upper half of the addresses
+		chain = append(append(chain, perfdata.ContextKernel, s.IP), s.Kernel...)
+		return perfdata.AppendCallchain(chain, nil, s.User)
+	}
+	chain = perfdata.AppendCallchain(chain, s.Kernel, nil)
+	return append(append(chain, perfdata.ContextUser, s.IP), s.User...)
 }
 
 // take returns what was added since the last call.
@@ -130,7 +130,7 @@ func (q *sumQueue) upTo(time uint64, items []Item, flush func([]Item) ([]Item, e
 }
 
 // sum appends a sum to the items as a sample.
-func (q *sumQueue) sum(of *pendingSum, record *perfdata.Record, s *perfdata.Sample, items []Item) []Item {
+func (q *sumQueue) sum(of *Sum, record *perfdata.Record, s *perfdata.Sample, items []Item) []Item {
 	r := q.replay
 	q.interval = max(q.interval, of.Interval)
 	if of.Count == 0 {
@@ -140,15 +140,15 @@ func (q *sumQueue) sum(of *pendingSum, record *perfdata.Record, s *perfdata.Samp
 	if int64(of.IP) < 0 { // the kernel has the upper half of the addresses
 		record.Misc = perfdata.MiscKernel
 	}
-	*s = perfdata.Sample{IP: of.IP, Period: of.Value, Cgroup: of.Cgroup}
+	*s = perfdata.Sample{IP: of.IP, Period: of.Value, Cgroup: of.Cgroup, Callchain: s.Callchain[:0]}
 	s.Fields, s.PID, s.TID, s.CPU, s.Time = sumFields, of.PID, of.TID, uint32(of.CPU), of.Time
 	if r.options.Sums.Stacks {
-		s.Fields, s.Callchain = s.Fields|perfdata.SampleCallchain, of.chain
+		s.Fields, s.Callchain = s.Fields|perfdata.SampleCallchain, of.appendCallchain(s.Callchain)
 	}
 	t := r.machine.thread(of.PID, of.TID)
 	t.process.load(of.Time)
 	item := r.item(record, s, t)
-	item.sum, item.interval, item.Cgroup = &of.Sum, of.Interval, cmp.Or(of.CgroupPath, item.Cgroup)
+	item.sum, item.interval, item.Cgroup = of, of.Interval, cmp.Or(of.CgroupPath, item.Cgroup)
 	return r.sample(item, items)
 }
 

@@ -134,3 +134,41 @@ func TestContainers(t *testing.T) {
 		}
 	}
 }
+
+// TestSumCallchain puts the innermost frame of sums in front of their callers.
+func TestSumCallchain(t *testing.T) {
+	const kernel, user = perfdata.ContextKernel, perfdata.ContextUser
+	const inKernel = 0xffffffff81000000
+	for _, tt := range []struct {
+		sum  Sum
+		want []uint64
+	}{
+		{Sum{}, nil},
+		{Sum{IP: 1}, []uint64{user, 1}},
+		{Sum{IP: 1, User: []uint64{2, 3}}, []uint64{user, 1, 2, 3}},
+		{Sum{IP: inKernel}, []uint64{kernel, inKernel}},
+		{Sum{IP: inKernel, Kernel: []uint64{inKernel + 1}}, []uint64{kernel, inKernel, inKernel + 1}},
+		{Sum{IP: inKernel, User: []uint64{2}}, []uint64{kernel, inKernel, user, 2}},
+		{Sum{IP: inKernel, Kernel: []uint64{inKernel + 1}, User: []uint64{2}}, []uint64{kernel, inKernel, inKernel + 1, user, 2}},
+		{Sum{IP: 1, Kernel: []uint64{inKernel + 1}, User: []uint64{2}}, []uint64{kernel, inKernel + 1, user, 1, 2}},
+		{Sum{Kernel: []uint64{inKernel + 1}, User: []uint64{2}}, []uint64{kernel, inKernel + 1, user, 2}},
+	} {
+		if got := tt.sum.appendCallchain(nil); !slices.Equal(got, tt.want) {
+			t.Errorf("%+v: %#x, not %#x", tt.sum, got, tt.want)
+		}
+	}
+}
+
+// TestAddSharesCallers adds sums of the same callers: each takes no memory of its own for them.
+func TestAddSharesCallers(t *testing.T) {
+	callers := []uint64{2, 3, 4}
+	s := &Sums{Stacks: true}
+	for ip := range uint64(3) {
+		s.Add(&Sum{IP: ip, User: callers, Count: 1})
+	}
+	for _, q := range s.take() {
+		if &q.sum.User[0] != &callers[0] {
+			t.Errorf("the sum of %d has a copy of its callers", q.sum.IP)
+		}
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,9 +40,7 @@ func faultIn(t *testing.T, c *counter, walk func(leaf func())) (all []entry, cha
 	check(t, c.readChains())
 	chains = c.bytes - before
 	check(t, c.swap(false, func(e *entry) error {
-		one := *e
-		one.stack.user = slices.Clone(e.stack.user)
-		all = append(all, one)
+		all = append(all, *e)
 		return nil
 	}))
 	return all, chains
@@ -99,7 +96,7 @@ func TestBytes(t *testing.T) {
 				got := make(map[string]bool)
 				times := uint64(0)
 				for _, e := range all {
-					got[steps(e.stack.user)] = true
+					got[steps(e.callers.user)] = true
 					times += uint64(len(encode(nil, zigzag(int64(e.First>>timeShift-last)))))
 					last = e.First >> timeShift
 				}
@@ -140,7 +137,7 @@ func TestDepths(t *testing.T) {
 	all, _ := faultIn(t, newStacksCounter(t, 0), func(leaf func()) { descend(depths, leaf) })
 	found := make(map[int]bool)
 	for _, e := range all {
-		own := in("sample.descend", e.stack.user)
+		own := in("sample.descend", e.callers.user)
 		if len(own) == 0 { // a fault elsewhere
 			continue
 		}
@@ -150,8 +147,8 @@ func TestDepths(t *testing.T) {
 				t.Errorf("the frame %d of %x", i, own)
 			}
 		}
-		if found[len(own)] = true; len(e.stack.user) > taken {
-			t.Errorf("%d frames", len(e.stack.user))
+		if found[len(own)] = true; 1+len(e.callers.user) > taken {
+			t.Errorf("%d callers", len(e.callers.user))
 		}
 	}
 	for depth := 1; depth < taken-8; depth++ {

@@ -65,34 +65,23 @@ func (t *table) readChain(id uint32, flags uint64, d *decoder) {
 	}
 }
 
-// appendChain appends the addresses of a chain. It returns false if the chain is unknown.
-func (g *generations) appendChain(to []uint64, of int, id uint32) (all []uint64, ok bool) {
+// chain returns the addresses of a chain. It returns false if the chain is unknown.
+func (t *table) chain(id uint32) (addresses []uint64, ok bool) {
 	const none = 0
 	if id == none {
-		return to, true
+		return nil, true
 	}
-	addresses, ok := g.chains[of].known[id]
-	return append(to, addresses...), ok
+	addresses, ok = t.known[id]
+	return addresses, ok
 }
 
-// stackOf returns the stack of a sum, from the innermost frame on. It is valid until the next call. If the callers are unknown, it has only the
-// innermost frame.
-func (g *generations) stackOf(of int, e *entry) stack {
-	kernel, user := g.kernel[:0], g.user[:0]
-	if int64(e.Ip) < 0 { // kernel addresses are in the upper half
-		kernel = append(kernel, e.Ip)
-	} else if e.Ip != 0 {
-		user = append(user, e.Ip)
-	}
-	kernel, all := g.appendChain(kernel, of, e.Kernel)
-	user, also := g.appendChain(user, of, e.User)
-	g.kernel, g.user = kernel, user
-	if !all || !also {
+// callersOf returns the callers of a sum's innermost frame, which other sums share; none if they are unknown.
+func (g *generations) callersOf(of int, e *entry) stack {
+	kernel, ok := g.chains[of].chain(e.Kernel)
+	user, also := g.chains[of].chain(e.User)
+	if !ok || !also {
 		g.noStack += e.Count
-		if int64(e.Ip) < 0 {
-			return stack{kernel: kernel[:1]}
-		}
-		return stack{user: user[:min(1, len(user))]}
+		return stack{}
 	}
 	return stack{kernel, user}
 }

@@ -23,12 +23,11 @@ type generations struct {
 	chains [2]*table     // both may be the same table
 	before [2]sampleFill // what programs had added to each generation before they began to fill it again
 
-	last         drained
-	buffer       []byte   // copy of encoded
-	kernel, user []uint64 // buffers of stackOf
-	byStack      bool
-	noStack      uint64 // samples whose chains found no room in the ring buffer
-	bytes        uint64 // bytes read from maps
+	last    drained
+	buffer  []byte // copy of encoded
+	byStack bool
+	noStack uint64 // samples whose chains found no room in the ring buffer
+	bytes   uint64 // bytes read from maps
 }
 
 // table is a hash table that programs fill.
@@ -43,6 +42,17 @@ func (t *table) size() uint64 { return uint64(t.MaxEntries()) }
 
 // stack has the addresses of a stack, the innermost frame first.
 type stack struct{ kernel, user []uint64 }
+
+// split returns the innermost frame, or 0, and its callers.
+func (s stack) split() (ip uint64, callers stack) {
+	switch {
+	case len(s.kernel) > 0:
+		return s.kernel[0], stack{s.kernel[1:], s.user}
+	case len(s.user) > 0:
+		return s.user[0], stack{user: s.user[1:]}
+	}
+	return 0, stack{}
+}
 
 // newTable creates a map of one generation.
 func (g *generations) newTable(of string, entries uint32) (*table, error) {
@@ -108,7 +118,7 @@ func (g *generations) crowded() (bool, error) {
 type entry struct {
 	sampleKey
 	sampleSum
-	stack stack // valid until the next entry
+	callers stack // of the innermost frame, or the whole stack if Ip is 0
 }
 
 // swap makes the other generation active, and then reads the old one. With grow it doubles the size of the maps.
@@ -216,7 +226,7 @@ func (g *generations) read(old int, each func(*entry) error) error {
 				return fmt.Errorf("the BPF map %s: %w", sampleMapSums, d.err)
 			}
 			if g.byStack {
-				e.stack = g.stackOf(old, &e)
+				e.callers = g.callersOf(old, &e)
 			}
 			if err := each(&e); err != nil {
 				return err

@@ -54,9 +54,9 @@ func (m *programMaps) read(interval int, end bool, to *replay.Sums) error {
 // addEntry adds a sum for each value of an entry. first is the index of the first value's event in replay.Sums.Others.
 func addEntry(p *userprog.Profile, e *userprog.Entry, first int, sum *replay.Sum, to *replay.Sums) {
 	sum.Count, sum.Comm = 1, e.Comm
-	sum.PID, sum.TID, sum.CPU, sum.Cgroup, sum.IP, sum.Kernel, sum.User = e.PID, e.TID, e.CPU, e.Cgroup, e.IP, e.Kernel, e.User
-	if ip := innermost(stack{e.Kernel, e.User}); ip != 0 {
-		sum.IP = ip
+	sum.PID, sum.TID, sum.CPU, sum.Cgroup, sum.IP = e.PID, e.TID, e.CPU, e.Cgroup, e.IP
+	if len(e.Kernel)+len(e.User) > 0 {
+		setStack(sum, stack{e.Kernel, e.User})
 	}
 	for i, label := range e.Labels {
 		sum.Tags = append(sum.Tags, replay.SumTag{Key: p.Labels[i], Value: label})

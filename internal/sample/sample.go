@@ -448,7 +448,7 @@ func (s *sampler) add(e *entry) error {
 	by := s.cfg.By
 	of := &e.Subject
 	sum := &s.sum
-	*sum = replay.Sum{Event: int(of.Event), Time: e.First, PID: -1, TID: -1, CPU: -1, Cgroup: of.Cgroup, IP: e.Ip, Kernel: e.stack.kernel, User: e.stack.user,
+	*sum = replay.Sum{Event: int(of.Event), Time: e.First, PID: -1, TID: -1, CPU: -1, Cgroup: of.Cgroup, IP: e.Ip, Kernel: e.callers.kernel, User: e.callers.user,
 		Value: e.sampleSum.Value, Count: e.Count, Interval: uint32(s.intervals.number)}
 	if s.cfg.CgroupPath != nil && by.Cgroup {
 		sum.CgroupPath = s.cfg.CgroupPath(of.Cgroup)
@@ -463,7 +463,7 @@ func (s *sampler) add(e *entry) error {
 		sum.CPU = int32(of.Cpu)
 	}
 	if by.Stack && sum.IP == 0 {
-		sum.IP = innermost(e.stack)
+		setStack(sum, e.callers)
 	}
 	if by.Comm {
 		sum.Comm = s.comm(of.Comm)
@@ -504,6 +504,12 @@ func (s *sampler) add(e *entry) error {
 	return nil
 }
 
+// setStack sets the stack of a sum.
+func setStack(sum *replay.Sum, s stack) {
+	ip, callers := s.split()
+	sum.IP, sum.Kernel, sum.User = ip, callers.kernel, callers.user
+}
+
 // comm returns the name of a thread. It caches names, because most sums have one of a few.
 func (s *sampler) comm(name [16]int8) string {
 	const most = 4096
@@ -532,16 +538,6 @@ func (s *sampler) others() []*perfdata.Event {
 		add(name, perfdata.SoftwareDummy)
 	}
 	return all
-}
-
-func innermost(s stack) uint64 {
-	switch {
-	case len(s.kernel) > 0:
-		return s.kernel[0]
-	case len(s.user) > 0:
-		return s.user[0]
-	}
-	return 0
 }
 
 // text returns the characters before the first 0.

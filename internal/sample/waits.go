@@ -156,7 +156,7 @@ func (w *waits) still(each func(*entry) error) error {
 			if v.Since == 0 || v.Since > now {
 				continue
 			}
-			e := &entry{sampleKey: v.Key, sampleSum: sampleSum{Count: 1, Value: now - v.Since, First: now}, stack: stack{v.Stack.Kernel.addresses(), v.Stack.User.addresses()}}
+			e := &entry{sampleKey: v.Key, sampleSum: sampleSum{Count: 1, Value: now - v.Since, First: now}, callers: stack{v.Stack.Kernel.addresses(), v.Stack.User.addresses()}}
 			if err := each(e); err != nil {
 				return err
 			}
@@ -217,8 +217,10 @@ func (s *sampler) wait(e *entry, sum *replay.Sum) {
 	if s.cfg.Wall {
 		sum.Event = 0
 	}
-	sum.Kernel = s.counter.waits.sched.Outside(e.stack.kernel)
-	sum.IP = innermost(stack{sum.Kernel, sum.User})
+	if int64(sum.IP) < 0 { // a frame of the kernel
+		kernel := append([]uint64{sum.IP}, sum.Kernel...)
+		setStack(sum, stack{s.counter.waits.sched.Outside(kernel), sum.User})
+	}
 	if s.cfg.By.Waker {
 		sum.Tags = append(sum.Tags, replay.SumTag{Key: "waker", Value: waker(e)})
 	}
