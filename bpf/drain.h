@@ -80,7 +80,7 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 	__u32 zero = 0;
 	struct drain *d = bpf_map_lookup_elem(&drained, &zero);
 	__u8 *to = bpf_map_lookup_elem(&encoded, &zero);
-	__u64 size = drain_size, what, n, first, i, *ip;
+	__u64 size = drain_size, head, what = 0, n, first, i, *ip;
 	struct encoding *e;
 	struct key key;
 	struct sum sum;
@@ -94,16 +94,16 @@ static long drain_sum(void *map, struct key *at, struct sum *value, void *unused
 	first = sum.first >> TIME_SHIFT;
 	e = &d->encoding;
 	e->size = 0;
-	what = (__u64)key.user << USER_SHIFT;
+	head = (__u64)key.user << USER_SHIFT;
 	if (sum.count <= MAX_COUNT)
-		what |= sum.count << COUNT_SHIFT;
+		head |= sum.count << COUNT_SHIFT;
 	if (key.kernel)
-		what |= HAS_KERNEL;
+		head |= HAS_KERNEL;
 	if (!same(&key.subject, &d->subject))
 		what |= HAS_SUBJECT;
 	if (sum.value != sum.count * d->period)
 		what |= HAS_VALUE;
-	encode(e, what);
+	encode(e, head | what);
 	if (sum.count > MAX_COUNT)
 		encode(e, sum.count);
 	if (what & HAS_SUBJECT) {
