@@ -183,11 +183,11 @@ func (f *symbolFlags) options() replay.Options {
 		Debuginfod: f.debuginfod, Allowance: allowance.New(int64(f.memory) << 20)}
 }
 
-// GOGC percentages. firstGarbage is for commands that keep most of what they allocate at first: collections below 16 MiB, the least heap
+// GOGC percentages. firstGarbage is for commands that keep most of what they allocate at first: collections below 12 MiB, the least heap
 // with it, would free nothing. garbage is for commands that read a recording. They keep most of the rest, too, so that more frequent
 // collections than by default cost little.
 const (
-	firstGarbage = 400
+	firstGarbage = 300
 	garbage      = 40
 )
 
