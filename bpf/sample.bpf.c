@@ -380,17 +380,26 @@ static __always_inline int put(struct encoding *e)
 	return NO_ROOM;
 }
 
-/* enter returns the entry of a chain or part. A new one gets an ID. It returns NULL if there is no room. */
-static __always_inline struct chain *enter(void *map, __u64 hash, __u64 check, __u32 *last, __u32 g)
+/*
+ * enter looks up a chain or part. It returns its ID if it is written, NO_ROOM or COLLISION, or 0: then the caller is to
+ * write *entry. A new one gets an ID.
+ */
+static __always_inline int enter(void *map, __u64 hash, __u64 check, __u32 *last, __u32 g, struct chain **entry)
 {
 	struct chain *known = bpf_map_lookup_elem(map, &hash), fresh = { .check = check };
 
-	if (known)
-		return known;
-	fresh.id = __sync_fetch_and_add(last, 1) + 1;
-	if (!bpf_map_update_elem(map, &hash, &fresh, BPF_NOEXIST)) /* if it fails, another CPU may have been faster */
-		add(&fill_of(g)->chains, 1);
-	return bpf_map_lookup_elem(map, &hash);
+	if (!known) {
+		fresh.id = __sync_fetch_and_add(last, 1) + 1;
+		if (!bpf_map_update_elem(map, &hash, &fresh, BPF_NOEXIST)) /* if it fails, another CPU may have been faster */
+			add(&fill_of(g)->chains, 1);
+		known = bpf_map_lookup_elem(map, &hash);
+		if (!known)
+			return NO_ROOM;
+	}
+	if (known->check != check)
+		return COLLISION;
+	*entry = known;
+	return known->written ? known->id : 0;
 }
 
 /*
@@ -406,6 +415,7 @@ __noinline int keep_part(struct frames *f, __u64 first, __u32 size, __u32 g, __u
 	struct chain *known;
 	__u64 *ips;
 	__u32 i;
+	int id;
 
 	if (!f || !e || !map || first > MAX_FRAMES - PART_FRAMES) /* only the innermost part has less frames */
 		return NO_ROOM;
@@ -414,13 +424,9 @@ __noinline int keep_part(struct frames *f, __u64 first, __u32 size, __u32 g, __u
 		hash = mix(hash, ips[i]);
 		check = mix_check(check, ips[i]);
 	}
-	known = enter(map, hash, check, &last_part, g);
-	if (!known)
-		return NO_ROOM;
-	if (known->check != check)
-		return COLLISION;
-	if (known->written)
-		return known->id;
+	id = enter(map, hash, check, &last_part, g, &known);
+	if (id)
+		return id;
 	e->size = 0;
 	encode(e, (__u64)known->id << RECORD_SHIFT | IS_PART | (g & IN_GENERATION_1));
 	for (i = 0; i < PART_FRAMES && i < size; i++) {
@@ -468,7 +474,7 @@ __noinline int keep_chain(struct frames *f, __u32 seed, __u32 g, __u32 encoder)
 	struct chain *known;
 	__u32 n, i;
 	void *map;
-	int err;
+	int id, err;
 
 	if (!f)
 		return NO_CHAIN;
@@ -482,13 +488,9 @@ __noinline int keep_chain(struct frames *f, __u32 seed, __u32 g, __u32 encoder)
 		hash = mix(hash, f->ips[i]);
 		check = mix_check(check, f->ips[i]);
 	}
-	known = enter(map, hash, check, &last_chain, g);
-	if (!known)
-		return NO_ROOM;
-	if (known->check != check)
-		return COLLISION;
-	if (known->written)
-		return known->id;
+	id = enter(map, hash, check, &last_chain, g, &known);
+	if (id)
+		return id;
 	err = write_chain(f, known->id, g, encoder);
 	if (err == COLLISION)
 		return COLLISION;
