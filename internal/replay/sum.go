@@ -66,12 +66,15 @@ func (s *Sums) Add(sum *Sum) {
 	s.count++
 }
 
+// InKernel reports whether the innermost frame is in the kernel, which has the upper half of the addresses.
+func (s *Sum) InKernel() bool { return int64(s.IP) < 0 }
+
 // appendCallchain appends the innermost frame and its callers to a callchain.
 func (s *Sum) appendCallchain(chain []uint64) []uint64 {
 	switch {
 	case s.IP == 0:
 		return perfdata.AppendCallchain(chain, s.Kernel, s.User)
-	case int64(s.IP) < 0: // the kernel has the upper half of the addresses
+	case s.InKernel():
 		chain = append(append(chain, perfdata.ContextKernel, s.IP), s.Kernel...)
 		return perfdata.AppendCallchain(chain, nil, s.User)
 	}
@@ -137,7 +140,7 @@ func (q *sumQueue) sum(of *Sum, record *perfdata.Record, s *perfdata.Sample, ite
 		return items
 	}
 	*record = perfdata.Record{Type: perfdata.RecordSample, Misc: perfdata.MiscUser, Time: of.Time, Event: q.event(of.Event), Value: s}
-	if int64(of.IP) < 0 { // the kernel has the upper half of the addresses
+	if of.InKernel() {
 		record.Misc = perfdata.MiscKernel
 	}
 	*s = perfdata.Sample{IP: of.IP, Period: of.Value, Cgroup: of.Cgroup, Callchain: s.Callchain[:0]}

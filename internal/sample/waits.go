@@ -217,7 +217,7 @@ func (s *sampler) wait(e *entry, sum *replay.Sum) {
 	if s.cfg.Wall {
 		sum.Event = 0
 	}
-	if int64(sum.IP) < 0 { // a frame of the kernel
+	if sum.InKernel() {
 		kernel := append([]uint64{sum.IP}, sum.Kernel...)
 		setStack(sum, stack{s.counter.waits.sched.Outside(kernel), sum.User})
 	}
