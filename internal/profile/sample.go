@@ -3,6 +3,8 @@ package profile
 import (
 	"iter"
 	"slices"
+
+	"github.com/bperf/bperf/internal/hashindex"
 )
 
 // Sample is one sample, or several samples that differ only in Count, Value, Thread and First.
@@ -53,28 +55,28 @@ func (p *Profile) Instructions(s *Sample) iter.Seq[[]FrameID] {
 // samples stores equal samples once, with the sums of Count and Value, unless append added them.
 type samples struct {
 	all   []Sample
-	index index // of all, whose first element has position 1; empty after append
+	index hashindex.Index // of all, whose first element has position 1; empty after append
 }
 
 // append adds a sample as it is. add must not be called afterwards.
 func (s *samples) append(sample Sample) { s.all = append(s.all, sample) }
 
 func (s *samples) add(sample Sample) {
-	if s.index.isFull(len(s.all)) {
-		s.index = s.index.grown(128, len(s.all), func(position int) uint64 { return s.all[position-1].hash() })
-		s.all = withRoom(s.all, s.index)
+	if s.index.IsFull(len(s.all)) {
+		s.index = s.index.Grown(128, len(s.all), func(position int) uint64 { return s.all[position-1].hash() })
+		s.all = hashindex.WithRoom(s.all, s.index)
 	}
-	for at := s.index.search(sample.hash()); ; at.next() {
-		slot := s.index[at.at]
+	for at := s.index.Search(sample.hash()); ; at.Next() {
+		slot := s.index[at.At]
 		if slot == 0 {
 			s.all = append(s.all, sample)
-			s.index[at.at] = at.slot(len(s.all))
+			s.index[at.At] = at.Slot(len(s.all))
 			return
 		}
-		if !at.matches(slot) {
+		if !at.Matches(slot) {
 			continue
 		}
-		if known := &s.all[at.position(slot)-1]; known.like(&sample) {
+		if known := &s.all[at.Position(slot)-1]; known.like(&sample) {
 			known.Count += sample.Count
 			known.Value += sample.Value
 			if sample.First < known.First {

@@ -1,6 +1,10 @@
 package profile
 
-import "iter"
+import (
+	"iter"
+
+	"github.com/bperf/bperf/internal/hashindex"
+)
 
 // StackID is the number of a stack. The empty stack has number 0.
 type StackID uint32
@@ -13,26 +17,26 @@ type Stack struct {
 
 // Stacks are the nodes of a trie whose root is the outermost caller. Stacks share the nodes of their common callers.
 type Stacks struct {
-	all   []Stack // the empty one first
-	index index   // of all
+	all   []Stack         // the empty one first
+	index hashindex.Index // of all
 }
 
 // Push returns the stack in which caller called frame. It adds the stack if it is new.
 func (s *Stacks) Push(caller StackID, frame FrameID) StackID {
-	if s.index.isFull(len(s.all)) {
+	if s.index.IsFull(len(s.all)) {
 		s.grow()
 	}
 	stack := Stack{caller, frame}
 	if next := int(caller) + 1; next < len(s.all) && s.all[next] == stack { // added right after its caller, and in the cache line of that
 		return StackID(next)
 	}
-	for at := s.index.search(stack.hash()); ; at.next() {
-		slot := s.index[at.at]
+	for at := s.index.Search(stack.hash()); ; at.Next() {
+		slot := s.index[at.At]
 		if slot == 0 {
 			return s.add(stack, at)
 		}
-		if at.matches(slot) {
-			if id := at.position(slot); s.all[id] == stack {
+		if at.Matches(slot) {
+			if id := at.Position(slot); s.all[id] == stack {
 				return StackID(id)
 			}
 		}
@@ -40,8 +44,8 @@ func (s *Stacks) Push(caller StackID, frame FrameID) StackID {
 }
 
 // add adds a stack where a search for it has ended.
-func (s *Stacks) add(stack Stack, at search) StackID {
-	s.index[at.at] = at.slot(len(s.all))
+func (s *Stacks) add(stack Stack, at hashindex.Search) StackID {
+	s.index[at.At] = at.Slot(len(s.all))
 	s.all = append(s.all, stack)
 	return StackID(len(s.all) - 1)
 }
@@ -57,11 +61,11 @@ func (s *Stacks) take(o *Stacks) []StackID {
 			continue
 		}
 		// The caller is new, and so is the stack. Nothing is compared, and no search waits for the one before.
-		if s.index.isFull(len(s.all)) {
+		if s.index.IsFull(len(s.all)) {
 			s.grow()
 		}
 		stack.Caller = caller
-		ids[i+1] = s.add(stack, s.index.free(stack.hash()))
+		ids[i+1] = s.add(stack, s.index.Free(stack.hash()))
 	}
 	return ids
 }
@@ -104,8 +108,8 @@ func (s *Stacks) grow() {
 	if s.all == nil {
 		s.all = make([]Stack, 1)
 	}
-	s.index = s.index.grown(128, len(s.all)-1, func(id int) uint64 { return s.all[id].hash() })
-	s.all = withRoom(s.all, s.index)
+	s.index = s.index.Grown(128, len(s.all)-1, func(id int) uint64 { return s.all[id].hash() })
+	s.all = hashindex.WithRoom(s.all, s.index)
 }
 
 func (s Stack) hash() uint64 { return mix(uint64(s.Caller)<<32 | uint64(s.Frame)) }

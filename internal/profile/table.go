@@ -1,11 +1,15 @@
 package profile
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+
+	"github.com/bperf/bperf/internal/hashindex"
+)
 
 // Table stores each distinct value once, under a number. The zero value is always present and has number 0.
 type Table[ID ~uint32, T comparable] struct {
-	all   []T   // the zero value first
-	index index // of all
+	all   []T             // the zero value first
+	index hashindex.Index // of all
 	seed  maphash.Seed
 }
 
@@ -15,18 +19,18 @@ func (t *Table[ID, T]) ID(v T) ID {
 	if v == none {
 		return 0
 	}
-	if t.index.isFull(len(t.all)) {
+	if t.index.IsFull(len(t.all)) {
 		t.grow()
 	}
-	for at := t.index.search(maphash.Comparable(t.seed, v)); ; at.next() {
-		slot := t.index[at.at]
+	for at := t.index.Search(maphash.Comparable(t.seed, v)); ; at.Next() {
+		slot := t.index[at.At]
 		if slot == 0 {
-			t.index[at.at] = at.slot(len(t.all))
+			t.index[at.At] = at.Slot(len(t.all))
 			t.all = append(t.all, v)
 			return ID(len(t.all) - 1)
 		}
-		if at.matches(slot) {
-			if id := at.position(slot); t.all[id] == v {
+		if at.Matches(slot) {
+			if id := at.Position(slot); t.all[id] == v {
 				return ID(id)
 			}
 		}
@@ -37,8 +41,8 @@ func (t *Table[ID, T]) grow() {
 	if t.all == nil {
 		t.all, t.seed = make([]T, 1), maphash.MakeSeed()
 	}
-	t.index = t.index.grown(16, len(t.all)-1, func(id int) uint64 { return maphash.Comparable(t.seed, t.all[id]) })
-	t.all = withRoom(t.all, t.index)
+	t.index = t.index.Grown(16, len(t.all)-1, func(id int) uint64 { return maphash.Comparable(t.seed, t.all[id]) })
+	t.all = hashindex.WithRoom(t.all, t.index)
 }
 
 // At returns the value with a number that ID returned.

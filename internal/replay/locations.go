@@ -3,6 +3,8 @@ package replay
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/bperf/bperf/internal/hashindex"
 )
 
 // knownBits is the size of each resolver's own cache of locations, as a power of two.
@@ -17,18 +19,18 @@ type locations struct {
 
 const shardBits = 5
 
-// shard is a hash table with linear probing. Its size is a power of two.
+// shard has some of the locations. It has no pointer for each of them, which the garbage collector would have to follow.
 type shard struct {
-	mu    sync.Mutex
-	count int
-	slots []slot
+	mu     sync.Mutex
+	count  int
+	index  hashindex.Index // of the locations
+	chunks []*[1 << chunkBits]Location
 }
 
-// slot is a location with its hash: locations that differ are seldom compared, and each of them would be a cache miss.
-type slot struct {
-	hash uint64
-	*Location
-}
+// chunkBits is the number of locations in a chunk, as a power of two.
+const chunkBits = 5
+
+func (l *Location) hash() uint64 { return hashOf(l.space, l.Addr) }
 
 func hashOf(space int32, addr uint64) uint64 {
 	x := addr ^ uint64(uint32(space))<<40
@@ -38,56 +40,65 @@ func hashOf(space int32, addr uint64) uint64 {
 
 // get returns the location of an address. fill completes a new one.
 func (t *locations) get(hash uint64, space int32, addr uint64, fill func(*Location)) *Location {
-	s := &t.shards[hash&(1<<shardBits-1)]
+	s := t.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if 4*s.count >= 3*len(s.slots) {
-		s.grow()
+	if s.index.IsFull(s.count) {
+		s.index = s.index.Grown(64, s.count, func(position int) uint64 { return s.at(position).hash() >> shardBits })
 	}
-	at := s.find(hash, space, addr)
-	if at.Location != nil {
-		return at.Location
+	l, at := s.find(hash, space, addr)
+	if l != nil {
+		return l
 	}
-	l := t.before.known(hash, space, addr)
-	if l == nil {
-		l = &Location{Addr: addr, space: space, Source: &noSource}
+	l = s.add(at)
+	if before := t.before.known(hash, space, addr); before != nil {
+		*l = *before
+	} else {
+		*l = Location{Addr: addr, space: space, Source: &noSource}
 		fill(l)
 	}
 	l.Index = t.count.Add(1) - 1
-	*at = slot{hash, l}
-	s.count++
 	return l
 }
 
+func (t *locations) shard(hash uint64) *shard { return &t.shards[hash&(1<<shardBits-1)] }
+
 // known returns an existing location, or nil. No other goroutine may work on its shard.
 func (t *locations) known(hash uint64, space int32, addr uint64) *Location {
-	if t == nil {
+	if t == nil || t.shard(hash).count == 0 {
 		return nil
 	}
-	s := &t.shards[hash&(1<<shardBits-1)]
-	if s.count == 0 {
-		return nil
-	}
-	return s.find(hash, space, addr).Location
+	l, _ := t.shard(hash).find(hash, space, addr)
+	return l
 }
 
-// find returns the slot of a location, or the free slot for it.
-func (s *shard) find(hash uint64, space int32, addr uint64) *slot {
-	mask := uint64(len(s.slots) - 1)
-	i := hash >> shardBits & mask
-	for s.slots[i].Location != nil && (s.slots[i].hash != hash || s.slots[i].Addr != addr || s.slots[i].space != space) {
-		i = (i + 1) & mask
-	}
-	return &s.slots[i]
-}
-
-func (s *shard) grow() {
-	old := s.slots
-	s.slots = make([]slot, max(64, 2*len(old)))
-	clear(s.slots) // written before they are read, as in package profile
-	for _, known := range old {
-		if known.Location != nil {
-			*s.find(known.hash, known.space, known.Addr) = known
+// find returns a location, or nil and where the search for it has ended.
+func (s *shard) find(hash uint64, space int32, addr uint64) (*Location, hashindex.Search) {
+	for at := s.index.Search(hash >> shardBits); ; at.Next() {
+		slot := s.index[at.At]
+		if slot == 0 {
+			return nil, at
+		}
+		if !at.Matches(slot) {
+			continue
+		}
+		if l := s.at(at.Position(slot)); l.Addr == addr && l.space == space {
+			return l, at
 		}
 	}
+}
+
+// at returns the location with a position in the index.
+func (s *shard) at(position int) *Location {
+	return &s.chunks[(position-1)>>chunkBits][(position-1)%(1<<chunkBits)]
+}
+
+// add returns room for a location whose search has ended.
+func (s *shard) add(at hashindex.Search) *Location {
+	if s.count>>chunkBits == len(s.chunks) {
+		s.chunks = append(s.chunks, new([1 << chunkBits]Location))
+	}
+	s.count++
+	s.index[at.At] = at.Slot(s.count)
+	return s.at(s.count)
 }

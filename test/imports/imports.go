@@ -32,7 +32,7 @@ var layers = [][]string{
 	{"internal/event", "internal/target", "internal/control"},
 	{"internal/kernel"},
 	{"internal/perfevent", "internal/printable", "internal/typed", "internal/config", "internal/allowance"},
-	{"internal/procfs", "internal/userfile", "internal/pattern", "internal/httpd", "examples"},
+	{"internal/procfs", "internal/userfile", "internal/pattern", "internal/httpd", "internal/hashindex", "examples"},
 	{"perfdata"},
 }
 
