@@ -24,6 +24,9 @@ type Filter struct {
 
 // of returns a function that reports whether a sample of a profile passes the filter.
 func (f *Filter) of(p *profile.Profile) func(*profile.Sample) bool {
+	if f.isEmpty() {
+		return func(*profile.Sample) bool { return true }
+	}
 	isProgram := func(id profile.FrameID) bool {
 		program := p.Programs.At(p.Functions.At(p.Frames()[id].Function).Program)
 		return program.ID != 0 && (slices.Contains(f.Programs, p.Strings.At(program.Name)) || slices.Contains(f.Programs, fmt.Sprint(program.ID)))
@@ -59,6 +62,10 @@ func (f *Filter) of(p *profile.Profile) func(*profile.Sample) bool {
 		}
 		return false
 	}
+}
+
+func (f *Filter) isEmpty() bool {
+	return len(f.Comms)+len(f.DSOs)+len(f.Symbols)+len(f.Programs)+len(f.zooms) == 0 && f.Part == "" && f.Caller == nil && !f.Resolved
 }
 
 // CutCallees removes what the functions of IgnoreCallees called from a profile.

@@ -176,12 +176,17 @@ type rowKey struct{ sample, frame uint32 }
 // addSamples adds the samples of an event. chosen are their indexes in Profile.Samples.
 func (t *table) addSamples(rows rowMap, c *classes, position int, chosen []int) {
 	g := newGatherer(t, rows, c, position)
-	bySample := map[uint32][]int{}
+	var byClass [][]int
 	for _, i := range chosen {
 		class := c.ofSample(i)
-		bySample[class] = append(bySample[class], i)
+		for int(class) >= len(byClass) {
+			byClass = append(byClass, nil)
+		}
+		byClass[class] = append(byClass[class], i)
 	}
-	for class, samples := range bySample {
-		g.gather(class, samples)
+	for class, samples := range byClass {
+		if len(samples) > 0 {
+			g.gather(uint32(class), samples)
+		}
 	}
 }
