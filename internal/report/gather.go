@@ -7,16 +7,16 @@ import (
 	"github.com/bperf/bperf/internal/profile"
 )
 
-// gatherer builds the rows of one event.
+// gatherer builds rows.
 //
-// It works on the trie of stacks, one class of samples at a time. It visits each node that samples' stacks pass through once, regardless of
-// the number of samples. A row's total is the sum of the nodes of its class that have no other node of this class above them.
+// It works on the trie of stacks, one class of samples of one event at a time. It visits each node that samples' stacks pass through once,
+// regardless of the number of samples. A row's total is the sum of the nodes of its class that have no other node of this class above them.
 type gatherer struct {
 	t        *table
 	rows     rowMap
 	classes  *classes
-	position int // index of the event in table.events
-	trees    bool
+	position int  // index of the present event in table.events
+	trees    bool // its rows get call trees
 
 	nodes []node            // by profile.StackID; nil if rows need only their own values
 	parts []sum             // by profile.StackID: see growFromCallees and growFromCallers
@@ -53,20 +53,25 @@ type node struct {
 	top            bool // no node above has the same class
 }
 
-func newGatherer(t *table, rows rowMap, c *classes, position int) *gatherer {
-	g := &gatherer{t: t, rows: rows, classes: c, position: position, trees: position == 0 && t.o.CallGraph.Mode != NoGraph}
-	callerFirst := g.trees && t.o.order() == CallerFirst
-	if t.o.Children || callerFirst {
+func newGatherer(t *table) *gatherer {
+	g := &gatherer{t: t, rows: rowMap{}, classes: newClasses(t)}
+	if t.needsNodes() {
 		g.nodes = make([]node, len(t.p.Stacks.All()))
-	}
-	if g.trees && t.o.Children || callerFirst {
-		g.parts = make([]sum, len(t.p.Stacks.All()))
+		if t.o.CallGraph.Mode != NoGraph {
+			g.parts = make([]sum, len(g.nodes))
+		}
 	}
 	return g
 }
 
-// gather adds samples of one class, by their indexes in Profile.Samples.
-func (g *gatherer) gather(class uint32, chosen []int) {
+// needsNodes reports whether rows need the sums of stacks, not only those of samples.
+func (t *table) needsNodes() bool {
+	return t.o.Children || t.o.CallGraph.Mode != NoGraph && t.o.order() == CallerFirst
+}
+
+// gather adds samples of one class and one event, by their indexes in Profile.Samples. position is the event's index in table.events.
+func (g *gatherer) gather(class uint32, position int, chosen []int) {
+	g.position, g.trees = position, position == 0 && g.t.o.CallGraph.Mode != NoGraph
 	samples := g.t.p.Samples()
 	for _, i := range chosen {
 		s := &samples[i]

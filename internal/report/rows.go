@@ -3,7 +3,10 @@ package report
 import (
 	"cmp"
 	"maps"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/bperf/bperf/internal/profile"
 )
@@ -68,9 +71,8 @@ func tableOf(p *profile.Profile, o *Options, columns []*column, events []int) *t
 	t := &table{p: p, o: o, columns: columns, events: events, totals: make([]total, len(events))}
 	c := newClasses(t)
 	wanted := o.Filter.of(p)
-	rows := rowMap{}
+	var chosen chosenSamples
 	for position, event := range events {
-		var chosen []int
 		sums := &t.totals[position]
 		samples := p.Samples()
 		for i := range samples {
@@ -81,12 +83,11 @@ func tableOf(p *profile.Profile, o *Options, columns []*column, events []int) *t
 			sums.add(s)
 			if wanted(s) {
 				sums.leave(s)
-				chosen = append(chosen, i)
+				chosen.add(c.ofSample(i), position, len(events), i)
 			}
 		}
-		t.addSamples(rows, c, position, chosen)
 	}
-	t.rows = slices.Collect(maps.Values(rows))
+	t.gather(chosen)
 	t.sort()
 	return t
 }
@@ -173,20 +174,51 @@ type rowMap map[rowKey]*row
 
 type rowKey struct{ sample, frame uint32 }
 
-// addSamples adds the samples of an event. chosen are their indexes in Profile.Samples.
-func (t *table) addSamples(rows rowMap, c *classes, position int, chosen []int) {
-	g := newGatherer(t, rows, c, position)
-	var byClass [][]int
-	for _, i := range chosen {
-		class := c.ofSample(i)
-		for int(class) >= len(byClass) {
-			byClass = append(byClass, nil)
-		}
-		byClass[class] = append(byClass[class], i)
+// chosenSamples are indexes in Profile.Samples, by the class of the samples and by the position of their event in table.events.
+type chosenSamples [][][]int
+
+func (c *chosenSamples) add(class uint32, position, events, sample int) {
+	for int(class) >= len(*c) {
+		*c = append(*c, make([][]int, events))
 	}
-	for class, samples := range byClass {
-		if len(samples) > 0 {
-			g.gather(uint32(class), samples)
+	of := (*c)[class]
+	of[position] = append(of[position], sample)
+}
+
+// gather builds the rows. Classes have no row in common, so that several goroutines work on one each. There is only one goroutine if each
+// would need memory for all stacks.
+func (t *table) gather(chosen chosenSamples) {
+	order := make([]int, len(chosen)) // the largest first, so that all goroutines end at the same time
+	sizes := make([]int, len(chosen))
+	for class, byEvent := range chosen {
+		order[class] = class
+		for _, samples := range byEvent {
+			sizes[class] += len(samples)
 		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(sizes[b], sizes[a]) })
+	workers := runtime.GOMAXPROCS(0)
+	if t.needsNodes() {
+		workers = 1
+	}
+	parts := make([]rowMap, min(workers, len(order)))
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for part := range parts {
+		working.Go(func() {
+			g := newGatherer(t)
+			parts[part] = g.rows
+			for i := next.Add(1) - 1; i < int64(len(order)); i = next.Add(1) - 1 {
+				for position, samples := range chosen[order[i]] {
+					if len(samples) > 0 {
+						g.gather(uint32(order[i]), position, samples)
+					}
+				}
+			}
+		})
+	}
+	working.Wait()
+	for _, rows := range parts {
+		t.rows = slices.AppendSeq(t.rows, maps.Values(rows))
 	}
 }
