@@ -111,7 +111,10 @@ func (q *sumQueue) receive() {
 	}
 	q.waiting = append(q.waiting, q.replay.options.Sums.take()...)
 	slices.SortFunc(q.waiting, func(a, b queuedSum) int {
-		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.number, b.number))
+		if a.time != b.time { // nearly always, and cmp.Or would compare the numbers, too
+			return cmp.Compare(a.time, b.time)
+		}
+		return cmp.Compare(a.number, b.number)
 	})
 	if q.records == nil {
 		q.records, q.samples = make([]perfdata.Record, mostSums), make([]perfdata.Sample, mostSums)
