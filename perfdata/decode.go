@@ -20,8 +20,8 @@ type batch struct {
 
 // A batch is complete when it has batchSize records, or batchBytes bytes.
 const (
-	batchSize  = 1024
-	batchBytes = 128 << 10
+	batchSize  = 768
+	batchBytes = 96 << 10
 )
 
 func (b *batch) reset() {

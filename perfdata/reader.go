@@ -218,9 +218,12 @@ func (r *Reader) Records() iter.Seq2[*Record, error] {
 // maxWorkers bounds the goroutines that decode, and their memory. More would not help, because a single goroutine splits the file for them.
 const maxWorkers = 16
 
+// heldBatches is the number of batches whose records are valid at the same time.
+const heldBatches = 3
+
 // Batches returns an iterator over the same records as Records, several at a time, so that a caller can distribute them to all CPUs. The pair
-// with the error can have records, too: those that precede the error. What is valid until the next iteration of Records is valid here for one
-// more, so that a caller can work on two batches at once.
+// with the error can have records, too: those that precede the error. What is valid until the next iteration of Records is valid here for two
+// more, so that a caller can work on three batches at once.
 func (r *Reader) Batches() iter.Seq2[[]Record, error] {
 	return func(yield func([]Record, error) bool) {
 		if r.begun {
@@ -232,7 +235,7 @@ func (r *Reader) Batches() iter.Seq2[[]Record, error] {
 		go p.split(r.front, r.failed)
 		r.front = nil
 		defer close(p.stop)
-		var before *batch
+		var held []*batch // with valid records, the oldest first
 		for b := range p.ordered {
 			<-b.decoded
 			if err := b.err; err != nil {
@@ -242,10 +245,10 @@ func (r *Reader) Batches() iter.Seq2[[]Record, error] {
 			if len(b.records) > 0 && !yield(b.records, nil) {
 				return
 			}
-			if before != nil {
-				p.recycle(before)
+			if held = append(held, b); len(held) == heldBatches {
+				p.recycle(held[0])
+				held = held[1:]
 			}
-			before = b
 		}
 		if p.err != nil {
 			yield(nil, r.named(p.err))
@@ -274,7 +277,7 @@ type pipeline struct {
 }
 
 func newPipeline(s *stream, workers int) *pipeline {
-	n := workers + 2
+	n := workers + heldBatches
 	p := &pipeline{stream: s, free: make(chan *batch, n), work: make(chan *batch, n), ordered: make(chan *batch, n),
 		stop: make(chan struct{})}
 	for range n {

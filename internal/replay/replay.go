@@ -153,8 +153,10 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 		r.resolvers = append(r.resolvers, resolver)
 		shift.handlers = append(shift.handlers, newHandler(resolver))
 	}
-	defer shift.wait()
-	var items, spare []Item
+	shift.start()
+	defer shift.end()
+	var items []Item
+	var busy [jobs][]Item // items that handlers may be at work on
 	var failed, err error
 	// flush hands the items to the handlers and returns room for the next ones. The handlers are at work when it returns.
 	flush := func(items []Item) ([]Item, error) {
@@ -171,8 +173,10 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 		if r.options.Sums != nil || len(items) == 0 { // the memory of sums is used again
 			shift.wait()
 		}
-		items, spare = spare, items
-		return items[:0], shift.err
+		free := busy[0]
+		copy(busy[:], busy[1:])
+		busy[jobs-1] = items
+		return free[:0], shift.err
 	}
 	for batch, broken := range r.reader.Batches() {
 		r.sums.receive()
@@ -210,35 +214,83 @@ func (r *Replay) run(newHandler func(*Resolver) Handler, w io.Writer, pause func
 // shift lets the handlers work on items while the caller collects the next ones. Only the goroutine of Run calls its methods.
 type shift struct {
 	handlers []Handler
+	queues   []chan *job // one for each handler
 	w        io.Writer
-	pieces   []piece // those in work, or free ones
-	working  sync.WaitGroup
+	jobs     [jobs]job
+	begun    int   // number of jobs that have begun
+	ended    int   // number of those that have ended, and whose output is written
 	err      error // of writing
 }
 
-// begin waits for the end of the work before and begins with these items, in pieces of at most size.
-func (s *shift) begin(items []Item, size int) {
-	s.wait()
-	s.pieces = cut(items, len(s.handlers), size, s.pieces)
-	var next atomic.Int64
-	for _, h := range s.handlers[:min(len(s.handlers), len(s.pieces))] {
-		s.working.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(s.pieces)); i = next.Add(1) - 1 {
-				s.pieces[i].out = h(s.pieces[i].items, s.pieces[i].out[:0])
+// jobs is the number of jobs that handlers can have at a time. With a second one, a handler need not wait for the others at the end of the
+// first one.
+const jobs = 2
+
+// job is items in pieces. A handler takes the next piece when it is done with one.
+type job struct {
+	pieces  []piece
+	next    atomic.Int64
+	working sync.WaitGroup
+}
+
+// start starts the goroutines of the handlers.
+func (s *shift) start() {
+	for _, h := range s.handlers {
+		queue := make(chan *job, jobs)
+		s.queues = append(s.queues, queue)
+		go func() {
+			for t := range queue {
+				for i := t.next.Add(1) - 1; i < int64(len(t.pieces)); i = t.next.Add(1) - 1 {
+					t.pieces[i].out = h(t.pieces[i].items, t.pieces[i].out[:0])
+				}
+				t.working.Done()
 			}
-		})
+		}()
+	}
+}
+
+// end waits for the end of all work and ends the goroutines.
+func (s *shift) end() {
+	s.wait()
+	for _, queue := range s.queues {
+		close(queue)
+	}
+	s.queues = nil
+}
+
+// begin begins with these items, in pieces of at most size. If all jobs are in work, it first waits for the end of the oldest one.
+func (s *shift) begin(items []Item, size int) {
+	if s.begun-s.ended == jobs {
+		s.finish()
+	}
+	t := &s.jobs[s.begun%jobs]
+	s.begun++
+	t.pieces = cut(items, len(s.handlers), size, t.pieces)
+	t.next.Store(0)
+	for _, queue := range s.queues[:min(len(s.queues), len(t.pieces))] {
+		t.working.Add(1)
+		queue <- t
 	}
 }
 
 // wait waits until no handler is at work, and writes what they have printed.
 func (s *shift) wait() {
-	s.working.Wait()
-	for i := range s.pieces {
-		if out := s.pieces[i].out; len(out) > 0 && s.err == nil {
+	for s.ended < s.begun {
+		s.finish()
+	}
+}
+
+// finish waits for the end of the oldest job, and writes what the handlers have printed.
+func (s *shift) finish() {
+	t := &s.jobs[s.ended%jobs]
+	s.ended++
+	t.working.Wait()
+	for i := range t.pieces {
+		if out := t.pieces[i].out; len(out) > 0 && s.err == nil {
 			_, s.err = s.w.Write(out)
 		}
 	}
-	s.pieces = s.pieces[:0]
+	t.pieces = t.pieces[:0]
 }
 
 // cut splits items into pieces for a number of handlers, each of at most the given number. Pieces become smaller towards the end. It reuses
