@@ -37,6 +37,12 @@ func (d *decoder) number() uint64 {
 		}
 		return 0
 	}
+	if len(d.data) >= 8 { // nearly always
+		n := binary.LittleEndian.Uint64(d.data)
+		d.data = d.data[1+more:]
+		above := 8 * (7 - more) // bits of what follows
+		return n << above >> (above + 3)
+	}
 	var whole [8]byte
 	copy(whole[:], d.take(1+more))
 	return binary.LittleEndian.Uint64(whole[:]) >> 3
