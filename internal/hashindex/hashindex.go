@@ -9,17 +9,26 @@ type Index []uint32
 // IsFull reports whether the index must grow before it gets one more value. n is the number of its values.
 func (x Index) IsFull(n int) bool { return 4*n >= 3*len(x) }
 
-// Grown returns an index of twice the size, at least of min, with the positions from 1 to n.
+// Grown returns an index of twice the size, at least of min, or larger if it would be full. It has the positions from 1 to n.
 func (x Index) Grown(min, n int, hash func(position int) uint64) Index {
-	larger := make(Index, max(min, 2*len(x)))
+	size := max(min, 2*len(x))
+	for 4*n >= 3*size {
+		size *= 2
+	}
+	larger := make(Index, size)
 	// The kernel would map its page of zeros where the slots are read first, map another page when they are written, and interrupt the other
 	// CPUs for that.
 	clear(larger)
-	for position := 1; position <= n; position++ {
-		at := larger.Free(hash(position))
-		larger[at.At] = at.Slot(position)
-	}
+	larger.Add(1, n, hash)
 	return larger
+}
+
+// Add adds the positions from first to last, whose values the index does not have.
+func (x Index) Add(first, last int, hash func(position int) uint64) {
+	for position := first; position <= last; position++ {
+		at := x.Free(hash(position))
+		x[at.At] = at.Slot(position)
+	}
 }
 
 // Free returns the search that ends at the free slot for a value with this hash.

@@ -260,8 +260,8 @@ func (p *Profile) Label(l Labels) LabelsID {
 // Labels returns all sets of labels by their number.
 func (p *Profile) Labels() []Labels { return p.labels.All() }
 
-// Samples returns all samples, in the order in which the first of each was added. With the key Time, equal samples can be several. The slice
-// belongs to the profile.
+// Samples returns all samples, in the order in which Add got the first of each; those of Take come in any order. With the key Time, equal samples
+// can be several. The slice belongs to the profile.
 func (p *Profile) Samples() []Sample { return p.samples.all }
 
 // Add adds a sample, or several equal ones as one with a count, to the profile and to the sums of its event.
@@ -318,15 +318,24 @@ func (p *Profile) Take(o *Profile) {
 		return
 	}
 	p.setStep(o.step)
+	before := StackID(len(p.Stacks.All()))
 	ids := p.Stacks.take(&o.Stacks)
-	for _, s := range o.samples.all {
+	added := 0
+	for i := range o.samples.all {
+		s := &o.samples.all[i]
+		s.Stack = ids[s.Stack]
+		if p.limit == 0 && s.Stack >= before { // new, as its stack is: it is not looked up
+			o.samples.all[added] = *s
+			added++
+			continue
+		}
 		if p.isFull() {
 			p.cut += s.Count
 			p.Events[s.Event].Samples -= s.Count
 			p.Events[s.Event].Value -= s.Value
 			continue
 		}
-		s.Stack = ids[s.Stack]
-		p.insert(s)
+		p.insert(*s)
 	}
+	p.samples.append(o.samples.all[:added]...)
 }

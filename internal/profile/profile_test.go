@@ -138,11 +138,28 @@ func TestStacks(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	seen := map[StackID][]FrameID{}
 	known := map[string]StackID{}
-	for range 20_000 {
+	some := func() []FrameID {
 		frames := make([]FrameID, random.IntN(6))
 		for i := range frames {
 			frames[i] = FrameID(1 + random.IntN(5))
 		}
+		return frames
+	}
+	for i := range 20_000 {
+		if i == 500 || i == 1000 {
+			var other Stacks
+			for range 1000 {
+				other.ID(some())
+			}
+			for old, id := range stacks.take(&other) {
+				want := slices.Collect(other.Frames(StackID(old)))
+				if got := slices.Collect(stacks.Frames(id)); !slices.Equal(got, want) {
+					t.Fatalf("stack %d that was taken is %v, want %v", id, got, want)
+				}
+				known[fmt.Sprint(want)], seen[id] = id, want
+			}
+		}
+		frames := some()
 		id, key := stacks.ID(frames), fmt.Sprint(frames)
 		if before, ok := known[key]; ok && before != id {
 			t.Fatalf("%v is stack %d, and was %d before", frames, id, before)
@@ -227,6 +244,35 @@ func TestTake(t *testing.T) {
 	}
 	if diff := cmp.Diff(whole.Events, p.Events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// TestAddAfterTake adds samples like those that Take added without looking for equal ones.
+func TestAddAfterTake(t *testing.T) {
+	var parts []*Profile
+	for range 3 {
+		p := New(^Time)
+		p.Events = slices.Clone(twoEvents)
+		parts = append(parts, p)
+	}
+	add := func(to *Profile, frame FrameID) { to.Add(Sample{Stack: to.Stacks.ID([]FrameID{frame}), Count: 1}) }
+	p := parts[0]
+	for i, part := range parts {
+		add(part, FrameID(1+i))
+		if i > 0 {
+			p.Take(part)
+		}
+	}
+	for i := range parts {
+		add(p, FrameID(1+i))
+	}
+	if len(p.Samples()) != len(parts) {
+		t.Errorf("%d samples, want %d", len(p.Samples()), len(parts))
+	}
+	for _, s := range p.Samples() {
+		if s.Count != 2 {
+			t.Errorf("the count of stack %d is %d, want 2", s.Stack, s.Count)
+		}
 	}
 }
 

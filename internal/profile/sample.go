@@ -55,16 +55,19 @@ func (p *Profile) Instructions(s *Sample) iter.Seq[[]FrameID] {
 // samples stores equal samples once, with the sums of Count and Value, unless append added them.
 type samples struct {
 	all   []Sample
-	index hashindex.Index // of all, whose first element has position 1; empty after append
+	index hashindex.Index // of all but the last ones; the first element has position 1
+	late  int             // number of the last samples, which the index does not have yet
 }
 
-// append adds a sample as it is. add must not be called afterwards.
-func (s *samples) append(sample Sample) { s.all = append(s.all, sample) }
+// append adds samples as they are.
+func (s *samples) append(more ...Sample) {
+	s.all = append(s.all, more...)
+	s.late += len(more)
+}
 
 func (s *samples) add(sample Sample) {
-	if s.index.IsFull(len(s.all)) {
-		s.index = s.index.Grown(128, len(s.all), func(position int) uint64 { return s.all[position-1].hash() })
-		s.all = hashindex.WithRoom(s.all, s.index)
+	if s.late > 0 || s.index.IsFull(len(s.all)) {
+		s.grow()
 	}
 	for at := s.index.Search(sample.hash()); ; at.Next() {
 		slot := s.index[at.At]
@@ -85,6 +88,18 @@ func (s *samples) add(sample Sample) {
 			return
 		}
 	}
+}
+
+// grow makes the index complete and larger if needed.
+func (s *samples) grow() {
+	last, hash := len(s.all), func(position int) uint64 { return s.all[position-1].hash() }
+	if s.index.IsFull(last) {
+		s.index = s.index.Grown(128, last, hash)
+		s.all = hashindex.WithRoom(s.all, s.index)
+	} else {
+		s.index.Add(last+1-s.late, last, hash)
+	}
+	s.late = 0
 }
 
 func (s *Sample) like(o *Sample) bool {

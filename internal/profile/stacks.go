@@ -2,6 +2,7 @@ package profile
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/bperf/bperf/internal/hashindex"
 )
@@ -18,12 +19,13 @@ type Stack struct {
 // Stacks are the nodes of a trie whose root is the outermost caller. Stacks share the nodes of their common callers.
 type Stacks struct {
 	all   []Stack         // the empty one first
-	index hashindex.Index // of all
+	index hashindex.Index // of all but the last ones
+	late  int             // number of the last stacks, which the index does not have yet
 }
 
 // Push returns the stack in which caller called frame. It adds the stack if it is new.
 func (s *Stacks) Push(caller StackID, frame FrameID) StackID {
-	if s.index.IsFull(len(s.all)) {
+	if s.late > 0 || s.index.IsFull(len(s.all)) {
 		s.grow()
 	}
 	stack := Stack{caller, frame}
@@ -33,7 +35,9 @@ func (s *Stacks) Push(caller StackID, frame FrameID) StackID {
 	for at := s.index.Search(stack.hash()); ; at.Next() {
 		slot := s.index[at.At]
 		if slot == 0 {
-			return s.add(stack, at)
+			s.index[at.At] = at.Slot(len(s.all))
+			s.all = append(s.all, stack)
+			return StackID(len(s.all) - 1)
 		}
 		if at.Matches(slot) {
 			if id := at.Position(slot); s.all[id] == stack {
@@ -43,30 +47,28 @@ func (s *Stacks) Push(caller StackID, frame FrameID) StackID {
 	}
 }
 
-// add adds a stack where a search for it has ended.
-func (s *Stacks) add(stack Stack, at hashindex.Search) StackID {
-	s.index[at.At] = at.Slot(len(s.all))
-	s.all = append(s.all, stack)
-	return StackID(len(s.all) - 1)
-}
-
 // take adds the stacks of o and returns their new numbers by the old ones.
 func (s *Stacks) take(o *Stacks) []StackID {
+	const unknown = ^StackID(0)
 	ids := make([]StackID, len(o.All()))
-	before := StackID(len(s.All()))
+	before, added := StackID(len(s.All())), 0
 	for i, stack := range o.All()[1:] {
-		caller := ids[stack.Caller] // its number is known: callers come before their callees
-		if caller < before {
+		ids[i+1] = unknown
+		added++
+		if caller := ids[stack.Caller]; caller < before { // its number is known: callers come before their callees
 			ids[i+1] = s.Push(caller, stack.Frame)
-			continue
+			added--
 		}
-		// The caller is new, and so is the stack. Nothing is compared, and no search waits for the one before.
-		if s.index.IsFull(len(s.all)) {
-			s.grow()
-		}
-		stack.Caller = caller
-		ids[i+1] = s.add(stack, s.index.Free(stack.hash()))
 	}
+	s.all = slices.Grow(s.all, added)
+	// The callers of the others are new, and so are they: nothing is compared, and the index does not grow for them.
+	for i, stack := range o.All()[1:] {
+		if ids[i+1] == unknown {
+			ids[i+1] = StackID(len(s.all))
+			s.all = append(s.all, Stack{ids[stack.Caller], stack.Frame})
+		}
+	}
+	s.late += added
 	return ids
 }
 
@@ -104,12 +106,19 @@ func (s *Stacks) All() []Stack {
 	return s.all
 }
 
+// grow makes the index complete and larger if needed.
 func (s *Stacks) grow() {
 	if s.all == nil {
 		s.all = make([]Stack, 1)
 	}
-	s.index = s.index.Grown(128, len(s.all)-1, func(id int) uint64 { return s.all[id].hash() })
-	s.all = hashindex.WithRoom(s.all, s.index)
+	last, hash := len(s.all)-1, func(id int) uint64 { return s.all[id].hash() }
+	if s.index.IsFull(len(s.all)) {
+		s.index = s.index.Grown(128, last, hash)
+		s.all = hashindex.WithRoom(s.all, s.index)
+	} else {
+		s.index.Add(last+1-s.late, last, hash)
+	}
+	s.late = 0
 }
 
 func (s Stack) hash() uint64 { return mix(uint64(s.Caller)<<32 | uint64(s.Frame)) }
